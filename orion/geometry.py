@@ -218,8 +218,8 @@ def map_box(box: Box, transform: Transform, size: tuple[float, float], to_size: 
     left, top, right, bottom = box.to_xyxy_px(*size)
     corners = [apply(transform, x, y) for x in (left, right) for y in (top, bottom)]
     xs, ys = [x for x, _ in corners], [y for _, y in corners]
-    fields = {"of": box.of, "label": box.label, "score": box.score}
-    return Box.from_xyxy_px(min(xs), min(ys), max(xs), max(ys), *to_size, **fields)
+    mapped = Box.from_xyxy_px(min(xs), min(ys), max(xs), max(ys), *to_size)
+    return mapped.model_copy(update={"of": box.of, "label": box.label, "score": box.score})
 
 
 def _positive(width: float, height: float) -> None:
