@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from orion.run import JSON, Observation, Run, Step
 from orion.words import artifact_words, call_words, count, dump, made_by
@@ -14,6 +15,8 @@ from orion.words import artifact_words, call_words, count, dump, made_by
 if TYPE_CHECKING:
     from orion.api import Result
     from orion.artifacts import Artifact, ArtifactStore
+
+T = TypeVar("T")
 
 THUMBNAIL_PIXELS = 256
 """Longest side of a thumbnail."""
@@ -207,8 +210,8 @@ def _table(value: JSON, depth: int) -> str:
     return _text(value if isinstance(value, str) else dump(value))
 
 
-def _first(items: object) -> list[JSON]:
-    return list(items)[:TABLE_ROWS]  # type: ignore[call-overload,no-any-return]
+def _first(items: Iterable[T]) -> Iterator[T]:
+    return itertools.islice(items, TABLE_ROWS)
 
 
 def _more(value: JSON) -> str:
@@ -261,7 +264,8 @@ def _text(text: str) -> str:
 
 
 def _escape(text: object) -> str:
-    return html.escape(str(text), quote=True)
+    # A model can send half a surrogate pair, which no page can be encoded with.
+    return html.escape(str(text).encode("utf-8", "replace").decode(), quote=True)
 
 
 def _seconds(seconds: float) -> str:

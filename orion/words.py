@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,18 +19,21 @@ _ID = re.compile(r"[a-z]{3,5}_[0-9a-f]{6,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def call_words(call: Call) -> str:
-    """A call as one short line.
+def call_words(call: Call, names: Mapping[str, str] | None = None) -> str:
+    """A call as one short line; ids found in `names` are shown by name.
 
     >>> from orion.run import Call
     >>> call_words(Call(tool="find_text", arguments={"document": "doc_1a2b3c", "query": "total"}))
     'find_text(document=doc_1a2b3c, query="total")'
     """
     shown = []
+    names = names or {}
     for name, value in call.arguments.items():
         is_id = isinstance(value, str) and _ID.fullmatch(value)
-        shown.append(f"{name}={shorten(value if is_id else dump(value), ARGUMENT_CHARS)}")
-    return f"{call.tool}({', '.join(shown)})"
+        shown.append(
+            f"{shorten(name, ARGUMENT_CHARS)}={shorten(names.get(value, value) if is_id else dump(value), ARGUMENT_CHARS)}"
+        )
+    return f"{shorten(call.tool, ARGUMENT_CHARS)}({', '.join(shown)})"
 
 
 def artifact_words(artifact: Artifact) -> str:
@@ -76,12 +79,12 @@ def count(number: int, word: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """One line of at most `limit` characters.
+    """One harmless line of at most `limit` characters.
 
     >>> shorten("first line\\nand  more", 14)
     'first line an…'
     """
-    line = " ".join(text.split())
+    line = harmless(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
@@ -97,8 +100,3 @@ def harmless(text: str) -> str:
 def dump(value: JSON, indent: int | None = None) -> str:
     """A JSON value as text, other alphabets left readable."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def join_known(names: Iterable[str]) -> str:
-    """Names in order, for error messages."""
-    return ", ".join(sorted(names))
