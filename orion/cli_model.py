@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from orion import weights
-from orion.console import Pen, ProgressBar
+from orion.console import Pen, ProgressBar, print_json
 from orion.settings import Settings
-from orion.words import dump, size_words
+from orion.words import size_words
 
 _STATES = {"ready": "here", "changed": "to be checked", "partial": "partly here", "absent": "not here"}
 
@@ -49,18 +49,16 @@ def _list(cache_dir: Path, *, as_json: bool) -> None:
     paths = {entry.name: str(cache_dir / "models" / entry.name / entry.file) for entry, _state in rows}
     if as_json:
         keys = {"name", "title", "licence", "size", "sha256"}
-        print(
-            dump(
-                [
-                    {
-                        **entry.model_dump(include=keys),
-                        "state": state,
-                        "path": paths[entry.name] if state == "ready" else None,
-                    }
-                    for entry, state in rows
-                ],
-                indent=2,
-            )
+        print_json(
+            [
+                {
+                    **entry.model_dump(include=keys),
+                    "state": state,
+                    "path": paths[entry.name] if state == "ready" else None,
+                }
+                for entry, state in rows
+            ],
+            sys.stdout,
         )
         return
     pen = Pen(sys.stdout)

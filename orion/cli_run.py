@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from orion import cli
 from orion import events as ev
-from orion.console import Pen, is_terminal
+from orion.console import Pen, is_terminal, print_json
 from orion.errors import OrionError, UserError
 from orion.live import LiveSteps
 from orion.run import JSON, Limits, Run
@@ -171,14 +171,6 @@ def print_answer(run: Run, stream: TextIO) -> None:
         print_json(run.output, stream)
     else:
         print(harmless(run.output) if is_terminal(stream) else run.output, file=stream)
-
-
-def print_json(value: JSON, stream: TextIO) -> None:
-    """Indented on a terminal, one line in a pipe."""
-    if is_terminal(stream):
-        print(harmless(dump(value, indent=2)), file=stream)
-    else:
-        print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), file=stream)
 
 
 def _explain_stop(run: Run, stream: TextIO) -> None:

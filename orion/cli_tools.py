@@ -6,11 +6,10 @@ import inspect
 import sys
 from collections.abc import Mapping
 
-from orion.console import Pen
+from orion.console import Pen, print_json
 from orion.errors import UserError
 from orion.run import JSON
 from orion.tools import Tool, Toolset, as_tool
-from orion.words import dump
 
 
 def tools(name: str | None, *, as_json: bool) -> int:
@@ -21,13 +20,13 @@ def tools(name: str | None, *, as_json: bool) -> int:
     if name is None or name in known:
         shown = known if name is None else {name: known[name]}
         if as_json:
-            print(dump([_toolset_json(toolset) for toolset in shown.values()], indent=2))
+            print_json([_toolset_json(toolset) for toolset in shown.values()], sys.stdout)
         else:
             _print_toolsets(shown)
         return 0
     tool = _find(name, known)
     if as_json:
-        print(dump(_tool_json(tool), indent=2))
+        print_json(_tool_json(tool), sys.stdout)
     else:
         _print_tool(tool)
     return 0

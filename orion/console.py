@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from orion.words import size_words
+from orion.words import dump, harmless, size_words
+
+if TYPE_CHECKING:
+    from orion.run import JSON
 
 COLUMNS = 80
 """Width assumed when the terminal does not tell its own."""
@@ -125,6 +129,14 @@ class ProgressBar:
     def close(self) -> None:
         """Take the bar away."""
         self._line.clear()
+
+
+def print_json(value: JSON, stream: TextIO) -> None:
+    """A JSON value, indented on a terminal, on one line in a pipe."""
+    if is_terminal(stream):
+        print(harmless(dump(value, indent=2)), file=stream)
+    else:
+        print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), file=stream)
 
 
 def _columns(stream: TextIO) -> int:
