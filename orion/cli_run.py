@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from orion import cli
@@ -91,6 +92,8 @@ def follow(
     with _Interrupt() as interrupt:
         try:
             return asyncio.run(main())
+        except asyncio.CancelledError as error:  # interrupted before there was a run that could be kept
+            raise KeyboardInterrupt from error
         finally:
             if live:
                 live.close()
@@ -101,10 +104,10 @@ async def _last(events: AsyncIterator[ev.Event], live: LiveSteps | None, interru
     result: Result | None = None
     while True:
         coming = asyncio.ensure_future(_next(events))
-        with interrupt.cancels(coming):
-            while not (await asyncio.wait({coming}, timeout=TICK_SECONDS))[0]:
-                if live:
-                    live.tick()
+        interrupt.watch(coming)
+        while not (await asyncio.wait({coming}, timeout=TICK_SECONDS))[0]:
+            if live:
+                live.tick()
         event = coming.result()
         if event is None:
             break
@@ -126,6 +129,7 @@ class _Interrupt:
 
     def __init__(self) -> None:
         self._waiting: asyncio.Future[Any] | None = None
+        self._due = False
 
     def __enter__(self) -> _Interrupt:
         self._before = signal.signal(signal.SIGINT, self._first)
@@ -134,27 +138,24 @@ class _Interrupt:
     def __exit__(self, *_exc: object) -> None:
         signal.signal(signal.SIGINT, self._before)
 
-    def cancels(self, waiting: asyncio.Future[Any]) -> _Cancels:
-        """While the block runs, the first Ctrl-C cancels `waiting`."""
-        return _Cancels(self, waiting)
+    def watch(self, waiting: asyncio.Future[Any]) -> None:
+        """From now on the first Ctrl-C cancels `waiting`; one that came in between does so soon."""
+        self._waiting = waiting
+        if self._due:
+            # Not at once: a task that is cancelled before its first step never tells the run that it was.
+            waiting.get_loop().call_soon(self._cancel)
 
     def _first(self, _number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        print("\nstopping; Ctrl-C again ends at once", file=sys.stderr)
-        if self._waiting is None:
-            raise KeyboardInterrupt
-        self._waiting.get_loop().call_soon_threadsafe(self._waiting.cancel)
+        os.write(sys.stderr.fileno(), b"\nstopping; Ctrl-C again ends at once\n")  # print() may not be entered twice
+        self._due = True
+        if self._waiting is not None:
+            self._waiting.get_loop().call_soon_threadsafe(self._cancel)
 
-
-class _Cancels:
-    def __init__(self, interrupt: _Interrupt, waiting: asyncio.Future[Any]) -> None:
-        self._interrupt, self._future = interrupt, waiting
-
-    def __enter__(self) -> None:
-        self._interrupt._waiting = self._future
-
-    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
-        self._interrupt._waiting = None
+    def _cancel(self) -> None:
+        if self._due and self._waiting is not None and not self._waiting.done():
+            self._due = False
+            self._waiting.cancel()
 
 
 def exit_code(run: Run) -> int:

@@ -37,7 +37,7 @@ class Pen:
         self._on = is_terminal(stream) and not os.environ.get("NO_COLOR")
 
     def _wrap(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self._on and text else text
 
     def bold(self, text: str) -> str:
         """For what the eye should find first."""
