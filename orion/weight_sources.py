@@ -85,7 +85,7 @@ def _download_rest(client: httpx.Client, url: str, part: Path, size: int, report
             _check_length(url, response, have, size)
             # A server that cannot continue sends everything again.
             with part.open("ab" if response.status_code == 206 else "wb") as file:
-                for chunk in response.iter_raw(CHUNK):
+                for chunk in response.iter_raw():  # pieces as they come: a cut loses none
                     file.write(chunk)
                     have = file.tell()
                     if have > size:
