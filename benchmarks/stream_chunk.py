@@ -83,7 +83,7 @@ def main() -> None:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     print(f"{'µs CPU a chunk':<16}{'back to back':>14}{'ratio':>8}{'gap 1 ms':>14}{'ratio':>8}")
     first: dict[str, float] = {}
-    for name, client in (("orion.model", with_orion),):
+    for name, client in (("orion.model", with_orion), ("openai", with_openai), ("litellm", with_litellm)):
         row = f"{name:<16}"
         for case, gap in (("dense", "0"), ("gap", "1000")):
             with server(options.chunks, gap) as url:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,8 @@ from orion.errors import ContextOverflow, ModelBroke, ModelError, ModelTimeout, 
 from orion.patience import Patience, retry_after
 from orion.profiles import Profile
 from orion.run import JSON
-from orion.wire import Ask, Delta, Reply, ReplyBuilder, StreamDecoder, options, server_error
+from orion.stream import ReplyBuilder, StreamDecoder
+from orion.wire import Ask, Delta, Reply, options, server_error
 
 DEFAULT_CONTEXT = 32768
 """Context in tokens of a model litellm's own table does not know."""
@@ -56,17 +57,11 @@ class LiteLLMModel:
     async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
         """The whole answer. Raises as `OpenAIModel.complete` does."""
         patience = self._patience(seconds)
-        while True:
-            try:
-                answer = await self._ask(ask, patience, stream=False)
-            except ModelBroke as error:
-                await patience.again(error)
-                continue
-            decoder = StreamDecoder(self.profile.think_tags)
-            builder = ReplyBuilder(self.profile.think_tags)
-            for delta in decoder.whole(answer.model_dump()):
-                builder.add(delta)
-            return builder.reply(patience.elapsed())
+        answer = await self._ask(ask, patience, stream=False)
+        builder = ReplyBuilder(self.profile.think_tags)
+        for delta in StreamDecoder(self.profile.think_tags).whole(answer.model_dump()):
+            builder.add(delta)
+        return builder.reply(patience.elapsed())
 
     async def stream(self, ask: Ask, *, seconds: float | None = None) -> AsyncGenerator[Delta, None]:
         """The answer as it comes. Raises as `OpenAIModel.stream` does."""
@@ -141,8 +136,11 @@ class LiteLLMModel:
             return ModelTimeout(f"{self.name} was silent for {self.read_seconds:g} s", fix="See ORION_READ_SECONDS.")
         if begun and (isinstance(error, httpx.TransportError) or status is not None):
             return ModelBroke(f"the stream of {self.name} broke: {error}", retryable=True)
-        if kind in ("APIConnectionError", "InternalServerError") and _unreachable(error):
+        connection = kind == "APIConnectionError" or (kind == "InternalServerError" and _lost(error))
+        if connection and _refused(error):
             return ModelUnreachable(f"{self.name} does not answer: {error}", fix="Check ORION_MODEL and the network.")
+        if connection:
+            return ModelBroke(f"the connection to {self.name} broke: {error}", retryable=True)
         if status is None:
             raise error
         return server_error(int(status), words, self.name)
@@ -151,13 +149,20 @@ class LiteLLMModel:
         """Nothing to give back: litellm keeps its own clients."""
 
 
-def _unreachable(error: BaseException | None) -> bool:
-    """True when a refused connection is among the causes."""
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        if isinstance(error, httpx.ConnectError | ConnectionRefusedError) or "Connect call failed" in str(error):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
+
+
+def _lost(error: BaseException) -> bool:
+    """True when the connection, not the server, failed."""
+    return any(isinstance(cause, httpx.TransportError | ConnectionError) for cause in _causes(error))
+
+
+def _refused(error: BaseException) -> bool:
+    """True when nobody listens there."""
+    return any(isinstance(cause, httpx.ConnectError | ConnectionRefusedError) for cause in _causes(error))
 
 
 async def load() -> ModuleType:

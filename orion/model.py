@@ -18,18 +18,8 @@ from orion.errors import ModelBroke, ModelError, ModelTimeout, ModelUnreachable,
 from orion.patience import Deadline, Patience, retry_after
 from orion.profiles import Profile, profile_for
 from orion.run import JSON
-from orion.wire import (
-    Ask,
-    CallDelta,
-    Delta,
-    NativeCall,
-    Reply,
-    ReplyBuilder,
-    StreamDecoder,
-    reply_of,
-    request_body,
-    server_error,
-)
+from orion.stream import ReplyBuilder, StreamDecoder, reply_of
+from orion.wire import Ask, CallDelta, Delta, NativeCall, Reply, request_body, server_error
 
 if TYPE_CHECKING:
     from orion.engine import Engine

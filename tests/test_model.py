@@ -22,8 +22,8 @@ from orion.model import BLANK_RUN_MAX, Ask, NativeCall, OpenAIModel, Reply, conn
 from orion.profiles import profile_for
 from orion.run import JSON, Usage
 from orion.settings import Settings
+from orion.stream import ReplyBuilder
 from orion.types import Message
-from orion.wire import ReplyBuilder
 from tests.fakeserver import FakeServer, Response, answer, chunk, error, sse, stream_events, tool_call
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ import pytest
 from orion.errors import ModelBroke, ModelTimeout
 from orion.model import Ask, Model, NativeCall, Reply
 from orion.scripted import ScriptedModel, ScriptedReply
+from orion.stream import ReplyBuilder
 from orion.types import Message
-from orion.wire import ReplyBuilder
 
 ASK = Ask([Message.text("user", "hi there")], 50)
 

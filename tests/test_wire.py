@@ -9,22 +9,9 @@ from hypothesis import strategies as st
 
 from orion.errors import ContextOverflow, ModelBroke, ModelError
 from orion.run import JSON, Usage
+from orion.stream import EVENT_BYTES_MAX, EventSplitter, ReplyBuilder, StreamDecoder, ThinkSplitter, reply_of, usage_of
 from orion.types import Message
-from orion.wire import (
-    EVENT_BYTES_MAX,
-    Ask,
-    Delta,
-    EventSplitter,
-    NativeCall,
-    Reply,
-    ReplyBuilder,
-    StreamDecoder,
-    ThinkSplitter,
-    reply_of,
-    request_body,
-    server_error,
-    usage_of,
-)
+from orion.wire import Ask, Delta, NativeCall, Reply, request_body, server_error
 from tests.fakeserver import chunk, sse, stream_events, tool_call
 from tests.fakeserver import usage_of as fake_usage
 
@@ -152,6 +139,19 @@ def test_without_tags_content_is_left_alone() -> None:
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_both_reasoning_fields(field: str) -> None:
     assert build(decode(streamed(stream_events("b", reasoning="a", reasoning_field=field)))).reasoning == "a"
+
+
+@pytest.mark.parametrize("tags", [TAGS, None])
+def test_blanks_after_reasoning_are_dropped_however_it_was_split(tags: tuple[str, str] | None) -> None:
+    assert build(decode(streamed(stream_events("\n\nb c", reasoning="a")), tags=tags), tags).text == "b c"
+    assert build(decode(streamed(stream_events("\n\nb c")), tags=tags), tags).text == "\n\nb c"
+
+
+@pytest.mark.parametrize("tags", [TAGS, None])
+@pytest.mark.parametrize("reasoning", ["a", None])
+def test_blanks_without_end_are_not_hidden(tags: tuple[str, str] | None, reasoning: str | None) -> None:
+    reply = build(decode(streamed(stream_events(" " * 1000, reasoning=reasoning)), tags=tags), tags)
+    assert len(reply.text) > 900
 
 
 def test_both_reasoning_fields_at_once_are_one_reasoning() -> None:

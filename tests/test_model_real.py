@@ -1,0 +1,160 @@
+"""The client against a real model: llama.cpp's server as Orion embeds it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from orion.capabilities import probe
+from orion.engine import Engine
+from orion.errors import ContextOverflow, WeightsError
+from orion.model import Ask, OpenAIModel
+from orion.profiles import profile_for
+from orion.settings import Settings
+from orion.stream import ReplyBuilder
+from orion.types import Message
+from orion.weights import catalogue, model_path
+
+pytestmark = pytest.mark.model
+
+CONTEXT = 2048
+ASK = Ask([Message.text("user", "Name three colours.")], 40)
+
+
+def _gguf() -> Path:
+    if given := os.environ.get("ORION_TEST_GGUF"):
+        return Path(given)
+    return model_path(next(iter(catalogue())), Settings.from_env().cache_dir)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    pytest.importorskip("xllamacpp", reason='pip install "orion-visual-agent[local]"')
+    try:
+        gguf = _gguf()
+    except WeightsError as error:
+        pytest.skip(f"{error}, or set ORION_TEST_GGUF")
+    with Engine.start(gguf, context=CONTEXT, threads=1, cache_dir=tmp_path_factory.mktemp("cache")) as started:
+        yield started.wait()
+
+
+def client(engine: Engine) -> OpenAIModel:
+    return OpenAIModel(engine.url, engine.name, engine.key, profile_for(engine.name), context=engine.context)
+
+
+def test_an_answer_and_its_usage(engine: Engine) -> None:
+    async def go() -> None:
+        model = client(engine)
+        first = await model.complete(ASK)
+        again = await model.complete(ASK)
+        await model.close()
+        assert first.text.strip()
+        assert first.finish_reason in ("stop", "length")
+        assert first.usage.calls == 1
+        assert 0 < first.usage.completion_tokens <= 40
+        assert again.usage.cached_tokens >= first.usage.prompt_tokens - 1  # the same prompt comes from the cache
+
+    asyncio.run(go())
+
+
+def test_streamed_is_the_same(engine: Engine) -> None:
+    async def go() -> None:
+        model = client(engine)
+        builder, count = ReplyBuilder(), 0
+        async for delta in model.stream(ASK):
+            builder.add(delta)
+            count += 1
+        reply, whole = builder.reply(0.0), await model.complete(ASK)
+        await model.close()
+        assert (reply.text, reply.finish_reason) == (whole.text, whole.finish_reason)
+        assert reply.usage.completion_tokens == whole.usage.completion_tokens
+        assert count >= 3
+
+    asyncio.run(go())
+
+
+def test_a_schema_binds_the_answer(engine: Engine) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"colours": {"type": "array", "items": {"enum": ["vu3", "k9"]}, "minItems": 2, "maxItems": 2}},
+        "required": ["colours"],
+        "additionalProperties": False,
+    }
+
+    async def go() -> str:
+        model = client(engine)
+        try:
+            return (await model.complete(replace(ASK, schema=schema))).text
+        finally:
+            await model.close()
+
+    answer = json.loads(asyncio.run(go()))
+    assert set(answer) == {"colours"}
+    assert len(answer["colours"]) == 2
+    assert set(answer["colours"]) <= {"vu3", "k9"}
+
+
+def test_a_broken_off_answer_frees_the_server(engine: Engine) -> None:
+    long = Ask([Message.text("user", "Count from 1 to 2000, one number a line.")], 1500)
+
+    async def go() -> None:
+        model = client(engine)
+        async with aclosing(model.stream(long)) as deltas:
+            await anext(deltas)
+        start = monotonic()
+        await model.complete(Ask(ASK.messages, 1), seconds=60)
+        waited = monotonic() - start
+        task = asyncio.create_task(model.complete(long))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        start = monotonic()
+        await model.complete(Ask(ASK.messages, 1), seconds=60)
+        waited = max(waited, monotonic() - start)
+        start = monotonic()
+        full = await model.complete(replace(long, max_tokens=20))
+        await model.close()
+        # There is one slot. Had the server gone on, the next answer would have waited for 1,500 tokens.
+        assert waited < (monotonic() - start) / full.usage.completion_tokens * 750
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_prompt_over_the_context(engine: Engine, streamed: bool) -> None:
+    ask = Ask([Message.text("user", "word " * (CONTEXT + 100))], 5)
+
+    async def go() -> None:
+        model = client(engine)
+        try:
+            if streamed:
+                async for _delta in model.stream(ask):
+                    pass
+            else:
+                await model.complete(ask)
+        finally:
+            await model.close()
+
+    with pytest.raises(ContextOverflow, match="Send less"):
+        asyncio.run(go())
+
+
+def test_what_the_embedded_engine_can_do(engine: Engine) -> None:
+    async def go() -> None:
+        model = client(engine)
+        found = await probe(model)
+        await model.close()
+        assert found.schema is True
+        assert found.images is False
+        assert found.context == CONTEXT
+
+    asyncio.run(go())
