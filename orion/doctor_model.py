@@ -115,7 +115,7 @@ def probe_check(settings: Settings) -> Check:
     from orion.capabilities import probe
     from orion.model import connect
 
-    async def ask() -> str:
+    async def ask() -> Check:
         model = await connect(settings)
         try:
             found = await asyncio.wait_for(probe(model), PROBE_SECONDS)
@@ -127,10 +127,14 @@ def probe_check(settings: Settings) -> Check:
             "images": found.images,
         }
         told = ", ".join(f"{name} {'yes' if able else 'no'}" for name, able in abilities.items())
-        return f"{model.name}: {told}, context {found.context or 'untold'}"
+        text = f"{model.name}: {told}, context {found.context or 'untold'}"
+        if found.schema or found.tools:
+            return Check("model", "probe", "ok", text)
+        fix = "vLLM: start it with --enable-auto-tool-choice --tool-call-parser NAME; other servers: look for the like"
+        return Check("model", "probe", "bad", f"{text}; actions can only be guessed from its text", fix)
 
     try:
-        return Check("model", "probe", "ok", asyncio.run(ask()), vital=True)
+        return asyncio.run(ask())
     except TimeoutError:
         return Check("model", "probe", "bad", f"no answer within {PROBE_SECONDS:.0f} s", vital=True)
     except OrionError as error:

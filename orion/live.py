@@ -48,11 +48,13 @@ class LiveSteps:
                 self._do(call_words(event.call, self._names))
             case ev.ToolEnded():
                 thought = self._thought.pop(event.index, 0.0)
-                self._step(str(event.index), call_words(event.call, self._names), event.observation, thought)
+                self._step(str(event.index + 1), call_words(event.call, self._names), event.observation, thought)
                 self._do("thinking")
+            case ev.Compacted():
+                self._print(self._pen.dim(f"{'':>5}  {count(event.messages, 'old message')} left out to make room"))
             case ev.Answering():
                 self._written = 0
-                self._do("writing the answer")
+                self._do("writing the answer" if event.attempt == 1 else f"writing the answer, try {event.attempt}")
             case ev.TextDelta():
                 self._written += len(event.text)
             case ev.Finished():
@@ -82,7 +84,7 @@ class LiveSteps:
         self._thought[event.index] = event.turn.seconds
         if event.turn.problem:
             problem = shorten(event.turn.problem, RESULT_CHARS)
-            self._print(f"{event.index:>5}  {self._pen.yellow('no usable action')} {problem}")
+            self._print(f"{event.index + 1:>5}  {self._pen.yellow('no usable action')} {problem}")
         self._do("thinking")
 
     def _step(self, mark: str, what: str, observation: Observation, thought: float) -> None:
