@@ -62,12 +62,26 @@ def _print_toolsets(toolsets: Mapping[str, Toolset]) -> None:
 
 def _print_tool(tool: Tool) -> None:
     pen = Pen(sys.stdout)
-    print(f"{pen.bold(tool.name)}{inspect.signature(tool.function)}")
+    print(f"{pen.bold(tool.name)}{_signature(tool)}")
     print()
     print(inspect.getdoc(tool.function) or "")
     line = tool.missing()
     if line:
         print(f"\n{pen.yellow('missing:')} {line}")
+
+
+def _signature(tool: Tool) -> str:
+    """The signature as it stands in the source, without the quotes Python puts around annotations kept as text."""
+    signature = inspect.signature(tool.function)
+
+    def words(annotation: object) -> str:
+        return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+    shown = []
+    for name, parameter in signature.parameters.items():
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        shown.append(f"{name}: {words(parameter.annotation)}{default}")
+    return f"({', '.join(shown)}) -> {words(signature.return_annotation)}"
 
 
 def _toolset_json(toolset: Toolset) -> dict[str, JSON]:
