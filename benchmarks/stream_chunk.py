@@ -39,6 +39,17 @@ async def with_orion(url: str) -> int:
     return count
 
 
+async def with_httpx(url: str) -> int:
+    """Events counted in the raw bytes of httpx, below `orion.model`: the floor."""
+    import httpx
+
+    count = 0
+    async with httpx.AsyncClient() as client, client.stream("POST", url + "/chat/completions", json={}) as response:
+        async for data in response.aiter_raw():
+            count += data.count(b" word")
+    return count
+
+
 async def with_openai(url: str) -> int:
     """Chunks with text seen by the openai SDK."""
     import openai
@@ -83,13 +94,21 @@ def main() -> None:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     print(f"{'µs CPU a chunk':<16}{'back to back':>14}{'ratio':>8}{'gap 1 ms':>14}{'ratio':>8}")
     first: dict[str, float] = {}
-    for name, client in (("orion.model", with_orion), ("openai", with_openai), ("litellm", with_litellm)):
+    for name, client in CLIENTS.items():
         row = f"{name:<16}"
         for case, gap in (("dense", "0"), ("gap", "1000")):
             with server(options.chunks, gap) as url:
                 cost = asyncio.run(measure(client, url, options.chunks, options.rounds))
             row += f"{cost:>14.1f}{cost / first.setdefault(case, cost):>8.1f}"
         print(row, flush=True)
+
+
+CLIENTS: dict[str, Client] = {
+    "orion.model": with_orion,
+    "(httpx alone)": with_httpx,
+    "openai": with_openai,
+    "litellm": with_litellm,
+}
 
 
 class server:

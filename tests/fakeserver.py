@@ -310,7 +310,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--framing", choices=("chunked", "close"), default="chunked")
     parser.add_argument("--gap-us", type=float, default=0.0)
     options = parser.parse_args(arguments)
-    middle = [sse(chunk({"content": " word"})) for _ in range(options.chunks)]
+    middle = [sse(chunk({"content": f" word{n}"})) for n in range(options.chunks)]
     end = [sse(chunk({}, "stop")), sse({**chunk({}), "choices": [], "usage": usage_of()}), sse("[DONE]")]
     pieces = [sse(chunk({"role": "assistant", "content": ""})), *middle, *end]
     response = Response(

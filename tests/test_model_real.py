@@ -16,7 +16,8 @@ import pytest
 from orion.capabilities import probe
 from orion.engine import Engine
 from orion.errors import ContextOverflow, WeightsError
-from orion.model import Ask, OpenAIModel
+from orion.model import Ask, OpenAIModel, connect
+from orion.openai_model import RUNAWAY_PENALTY
 from orion.profiles import profile_for
 from orion.settings import Settings
 from orion.stream import ReplyBuilder
@@ -36,18 +37,38 @@ def _gguf() -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def gguf() -> Path:
     pytest.importorskip("xllamacpp", reason='pip install "orion-visual-agent[local]"')
     try:
-        gguf = _gguf()
+        return _gguf()
     except WeightsError as error:
         pytest.skip(f"{error}, or set ORION_TEST_GGUF")
+
+
+@pytest.fixture(scope="module")
+def engine(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     with Engine.start(gguf, context=CONTEXT, threads=1, cache_dir=tmp_path_factory.mktemp("cache")) as started:
         yield started.wait()
 
 
 def client(engine: Engine) -> OpenAIModel:
     return OpenAIModel(engine.url, engine.name, engine.key, profile_for(engine.name), context=engine.context)
+
+
+# First in this file: `engine` is not running yet, so there is one model process at a time.
+def test_connect_starts_the_embedded_engine_and_close_ends_it(gguf: Path, tmp_path: Path) -> None:
+    given = {"MODEL": str(gguf), "CACHE": str(tmp_path), "ENGINE_CONTEXT": "1024", "ENGINE_THREADS": "1"}
+    settings = Settings.from_env({f"ORION_{name}": value for name, value in given.items()})
+
+    async def go() -> None:
+        model = await connect(settings)
+        engine = model.engine  # type: ignore[attr-defined]
+        assert (model.name, model.context) == (gguf.stem, 1024)
+        assert (await model.complete(Ask(ASK.messages, 1))).usage.completion_tokens == 1
+        await model.close()
+        assert not engine.alive
+
+    asyncio.run(go())
 
 
 def test_an_answer_and_its_usage(engine: Engine) -> None:
@@ -158,3 +179,17 @@ def test_what_the_embedded_engine_can_do(engine: Engine) -> None:
         assert found.context == CONTEXT
 
     asyncio.run(go())
+
+
+def test_the_penalty_against_runaways_ends_a_loop(engine: Engine) -> None:
+    loop = Ask([Message.text("user", "Write the word na again and again, at least 500 times.")], 120)
+
+    async def go() -> tuple[int, int]:
+        model = client(engine)
+        plain = await model.complete(loop)
+        held = await model.complete(replace(loop, extra={"frequency_penalty": RUNAWAY_PENALTY}))
+        await model.close()
+        return plain.text.lower().count("na"), held.text.lower().count("na")
+
+    plain, held = asyncio.run(go())
+    assert held < plain / 2
