@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
+import hashlib
 import os
 import re
-import shutil
 import ssl
 import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orion.artifacts import Artifact, ArtifactStore, Kind
-from orion.errors import MediaError, NotConfigured, OrionError, UserError
+from orion.errors import MediaError, NotConfigured, OrionError
 from orion.fetch import FetchLimits, Resolver, fetch
 from orion.pixels import FRAMES, MEGAPIXELS, decode, encode_for_model, open_image, save_image
 from orion.run import JSON
 from orion.sniff import RECOGNISED, SNIFF_BYTES, UNKNOWN, ZIP, office_type, sniff
+from orion.sources import bring
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["MediaLimits", "encode_for_model", "image_for_model", "intake", "open_image", "save_image", "sniff"]
 
 PDF = "application/pdf"
-COPY_CHUNK = 1 << 20
 _PASSWORD_ERROR, _REMOVE_SECURITY = 4, 3  # FPDF_ERR_PASSWORD and FPDF_REMOVE_SECURITY of PDFium
 # A worker's end as the file's fault: see `orion.worker`.
 _FAULT: dict[str, tuple[Any, str]] = {
@@ -111,7 +108,7 @@ async def intake(
             path, name = fetched.path, name or fetched.name
             meta["url"] = fetched.final_url.partition("?")[0]
         else:
-            path, found = await asyncio.to_thread(_bring, source, folder, limits)
+            path, found = await asyncio.to_thread(bring, source, folder, limits.file_bytes)
             name = name or found
         return await _add_file(path, name, meta, store, workers, limits, password)
 
@@ -226,78 +223,6 @@ def _add_picture(image: Any, store: ArtifactStore, folder: Path, name: str | Non
     )
 
 
-def _bring(source: object, folder: Path, limits: MediaLimits) -> tuple[Path, str | None]:
-    """The source's bytes in a file of our own, so that nobody changes them while they are looked at; and its name."""
-    target = folder / "source"
-    if isinstance(source, str) and source.lstrip()[:5].lower() == "data:":
-        target.write_bytes(_data_uri(source.strip(), limits.file_bytes))
-        return target, None
-    if isinstance(source, bytes | bytearray | memoryview):
-        if len(source) > limits.file_bytes:
-            raise _too_large("the data", limits.file_bytes)
-        target.write_bytes(source)
-        return target, None
-    if not isinstance(source, str | os.PathLike):
-        kinds = "a path, bytes, a data URI, a URL, a PIL image or an Artifact"
-        raise UserError(f"a {type(source).__name__} cannot be attached", fix=f"Pass {kinds}.")
-    path = _as_path(os.fspath(source))
-    _copy(path, target, limits.file_bytes)
-    return target, path.name
-
-
-def _as_path(text: str) -> Path:
-    scheme = re.match(r"([a-z][a-z0-9+.-]+)://", text, re.IGNORECASE)
-    if scheme and scheme[1].lower() != "file":
-        raise MediaError("fetch_refused", f"{scheme[1]}:// is not fetched", fix="Use http or https, or a local path.")
-    if scheme:
-        text = unquote(urlsplit(text).path)
-    return Path(text).expanduser()
-
-
-def _copy(path: Path, target: Path, limit: int) -> None:
-    shown = str(path)[-300:]
-    try:
-        mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode):
-            what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-            raise MediaError("not_a_file", f"{shown} is {what}", fix="Name one file.")
-        with open(path, "rb") as source, open(target, "wb") as out:
-            if os.fstat(source.fileno()).st_size > limit:
-                raise _too_large(shown, limit)
-            shutil.copyfileobj(source, out, COPY_CHUNK)
-    except PermissionError as error:
-        raise MediaError("not_found", f"{shown} cannot be read: permission denied", fix="Check its rights.") from error
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: a NUL in the name
-        raise MediaError("not_found", f"there is no file {shown!r}", fix="Check the path.") from error
-    except OSError as error:
-        if error.filename is not None:  # the name itself is impossible: too long, a loop of links
-            raise MediaError("not_found", f"{shown} cannot be read: {error.strerror}") from error
-        raise MediaError("disk_full", f"{shown} could not be copied: {error.strerror}") from error
-
-
-def _data_uri(uri: str, limit: int) -> bytes:
-    """The bytes of `data:[type][;base64],…`, bounded before and after decoding."""
-    header, comma, body = uri.partition(",")
-    if not comma:
-        raise MediaError("corrupt_file", "the data URI has no comma", fix="Write data:image/png;base64,….")
-    if len(body) > limit * 3 + 1024:  # percent-encoding takes three characters a byte
-        raise _too_large("the data URI", limit)
-    data = unquote_to_bytes(body)
-    if header.lower().rstrip().endswith(";base64"):
-        packed = re.sub(rb"\s+", b"", data).translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
-        try:
-            data = base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
-        except binascii.Error as error:
-            raise MediaError("corrupt_file", f"the data URI's base64 is damaged ({error})") from error
-    if len(data) > limit:
-        raise _too_large("the data URI", limit)
-    return data
-
-
-def _too_large(shown: str, limit: int) -> MediaError:
-    return MediaError("too_large", f"{shown} has more than {limit} bytes", fix="Send less or raise the limit.")
-
-
 # What follows runs in a worker.
 
 
@@ -374,6 +299,18 @@ def _probe_pdf(path: Path, folder: Path, max_pages: int, password: str | None) -
             # The tools that come later do not know the password.
             file = "decrypted.pdf"
             pdf.save(folder / file, flags=_REMOVE_SECURITY)
+            _fix_pdf_id(folder / file)
     finally:
         pdf.close()
     return {"kind": "document", "media_type": PDF, "file": file, "pages": pages, "meta": meta}
+
+
+def _fix_pdf_id(path: Path) -> None:
+    """PDFium ends a saved file with a random identifier; make it the same each time, as its artifact id hangs on it."""
+    with open(path, "r+b") as file:
+        file.seek(max(0, path.stat().st_size - SNIFF_BYTES))
+        at, tail = file.tell(), file.read()
+        found = list(re.finditer(rb"/ID\s*\[<([0-9A-Fa-f]*)><([0-9A-Fa-f]{32})>\]", tail))
+        if found:
+            file.seek(at + found[-1].start(2))
+            file.write(hashlib.md5(found[-1][1], usedforsecurity=False).hexdigest().upper().encode())

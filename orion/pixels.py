@@ -82,7 +82,7 @@ def decode(
     from PIL import Image, UnidentifiedImageError
 
     decoder = _decoder(path)
-    Image.MAX_IMAGE_PIXELS = int(megapixels * 1e6)
+    Image.MAX_IMAGE_PIXELS = round(megapixels * 1e6)
     try:
         with warnings.catch_warnings():
             # Between one and two times the limit Pillow only warns.
@@ -135,7 +135,7 @@ def model_size(width: int, height: int, max_pixels: int, multiple: int) -> tuple
     """The size a picture of `width` × `height` pixels is sent at.
 
     >>> model_size(4000, 3000, 1_000_000, 28)
-    (1148, 840)
+    (1148, 868)
     >>> model_size(10, 10, 1_000_000, 28)
     (28, 28)
     """
@@ -175,7 +175,7 @@ def _decode_frame(image: Image.Image, frame: int, megapixels: float, max_frames:
         raise MediaError("unsupported", f"there is no frame {frame}; frames are 0 to {frames - 1}")
     if all_frames > 1:
         image.seek(frame)
-    if image.width * image.height > megapixels * 1e6:
+    if image.width * image.height > round(megapixels * 1e6):
         raise _too_many_pixels(megapixels)
     sixteen = any("16" in str(part) for tile in getattr(image, "tile", []) for part in tile[3:])
     image.load()

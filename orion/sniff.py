@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import Literal
 
 from orion.artifacts import Kind
 
@@ -152,14 +151,10 @@ def _text_type(head: bytes, name: str | None) -> str | None:
 
 def _decode(head: bytes) -> str | None:
     """The head as text, None when it is binary. A character cut at the end does not count."""
-    encodings: tuple[Literal["utf-8", "utf-16"], ...] = ("utf-8",)
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encodings = ("utf-16",)
-    for encoding in encodings:
-        try:
-            text = codecs.getincrementaldecoder(encoding)().decode(head)
-        except UnicodeDecodeError:
-            continue
-        return None if re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]", text) else text
-    # One-byte encodings fit any bytes: call it text only when control characters are absent.
-    return None if re.search(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]", head) else head.decode("latin-1")
+    utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = codecs.getincrementaldecoder("utf-16" if utf16 else "utf-8")().decode(head)
+    except UnicodeDecodeError:
+        # One-byte encodings fit any bytes: call it text only when control characters are absent.
+        return None if re.search(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]", head) else head.decode("latin-1")
+    return None if re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]", text) else text
