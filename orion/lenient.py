@@ -364,6 +364,11 @@ def unescape(text: str) -> str:
     """
     if "\\" in text:
         text = _ESCAPE.sub(_escaped, text)
+    return whole_characters(text)
+
+
+def whole_characters(text: str) -> str:
+    """Joins surrogate pairs and replaces half ones, which no UTF-8 can hold, by U+FFFD."""
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from orion.lenient import Found, Reader, Unreadable, candidates, strict_json, whole
+from orion.lenient import Found, Reader, Unreadable, candidates, strict_json, whole, whole_characters
 from orion.run import JSON, Call
 
 MAX_CALLS = 32
@@ -54,6 +54,7 @@ def split_think(text: str) -> tuple[str, str]:
     >>> split_think("the template opened the tag</think>42")
     ('42', 'the template opened the tag')
     """
+    text = whole_characters(text)
     outside: list[str] = []
     inside: list[str] = []
     position, thinking = 0, False
@@ -225,7 +226,7 @@ def find_calls(text: str, reasoning: str = "", known: Collection[str] = ()) -> S
     spans = list(_tagged(answer, known)) or list(_written(answer, known)) or list(_python(answer, known))
     if spans:
         return Salvaged(_distinct(spans), _without(answer, spans))
-    for thought in (thoughts, reasoning):
+    for thought in (thoughts, whole_characters(reasoning)):
         spans = list(_tagged(thought, known))
         if not spans and not answer:
             spans = list(_written(thought, known)) or list(_python(thought, known))
