@@ -53,15 +53,14 @@ class OutputSchema:
         """Checks `schema` and lowers it for a server's grammar.
 
         A string whose `pattern` is that of an artifact id (`^img_\\w{6}$`), or whose `format` is "artifact", becomes
-        an enum of the `ids` of that kind. Where there are none, an optional field is not offered and a nullable one
-        is null.
+        an enum of the `ids` of that kind. Where `ids` has none of it, an optional field is not offered, a nullable one
+        is null and a list is empty. Without `ids` (before a run) references are left alone.
 
         Raises:
             SchemaError: the schema is wrong, unsupported, impossible, or requires the id of a kind that `ids` lacks.
         """
         refuse(schema)
         known = {kind: tuple(items) for kind, items in (ids or {}).items()}
-        # Without any id there is nothing to point at either, but only when the caller says what this run has.
         grammar, unchecked = lower(schema, dialect, known)
         return cls(schema, grammar, unchecked, known)
 
@@ -164,7 +163,9 @@ def _explain_branches(error: ValidationError) -> list[str]:
     """The complaints of the branch that the value came closest to; a lost cause gets one line."""
     branches: dict[Any, list[ValidationError]] = {}
     for inner in error.context or ():
-        branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+        # The branch `false` gives an error that has no path.
+        branch = inner.relative_schema_path[0] if inner.relative_schema_path else False
+        branches.setdefault(branch, []).append(inner)
     depth = len(error.absolute_path)
     meant = [
         inner

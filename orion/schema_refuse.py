@@ -141,10 +141,10 @@ def refuse(schema: Any) -> None:
                 f"schemas are nested more than {MAX_DEPTH} deep", param=at, fix="Use $ref, or flatten it."
             )
         _types(node, at)
+        _patterns(node, at)
     _against_meta_schema(schema)
     for at, node, _depth in walk(schema):
         _reference(schema, node, at)
-        _patterns(node, at)
         _contradictions(node, at)
     for at, node, _depth in walk(schema):
         _loops(schema, node, at)
@@ -248,9 +248,12 @@ def _reference(root: dict[str, Any], node: dict[str, Any], at: str) -> None:
 
 
 def _patterns(node: dict[str, Any], at: str) -> None:
-    patterns = [("/pattern", node["pattern"])] if "pattern" in node else []
-    patterns += [("/patternProperties" + pointer(name), name) for name in node.get("patternProperties", {})]
+    named = node.get("patternProperties")
+    patterns = [("/pattern", node.get("pattern"))]
+    patterns += [("/patternProperties" + pointer(name), name) for name in (named if isinstance(named, dict) else ())]
     for where, pattern in patterns:
+        if not isinstance(pattern, str):
+            continue
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:

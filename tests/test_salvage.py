@@ -63,7 +63,7 @@ def test_json_of_the_corpus(name: str, expected: object) -> None:
     [
         ('{"a": 1}', {"a": 1}),
         ('```json\n{"a": 1}\n```', {"a": 1}),
-        ('```\n[1, 2]\n```\nDone.', [1, 2]),
+        ("```\n[1, 2]\n```\nDone.", [1, 2]),
         ('{{"a": 1}}', {"a": 1}),
         ('{{"a": {{"b": 1}}}}', {"a": {"b": 1}}),
         ('{"a": {"b": [1, 2', {"a": {"b": [1, 2]}}),
@@ -91,15 +91,15 @@ def test_json_of_the_corpus(name: str, expected: object) -> None:
         ('<think>so {"a": 1}', {"a": 1}),
         ("The values: [1, 2, 3]", [1, 2, 3]),
         ("As shown in [1].", MISSING),
-        ("[#12] says:\n{\"a\": 1}", {"a": 1}),
-        ("See [the docs](there) {x and} {\"a\": 1}", {"a": 1}),
+        ('[#12] says:\n{"a": 1}', {"a": 1}),
+        ('See [the docs](there) {x and} {"a": 1}', {"a": 1}),
         ("42", 42),
         ("null", None),
         ('"text"', "text"),
         ("about 42", MISSING),
         ("", MISSING),
     ],
-)  # fmt: skip
+)
 def test_parse_json(text: str, expected: object) -> None:
     value = parse_json(text)
     assert value == expected
@@ -153,12 +153,18 @@ def test_calls_of_the_corpus(name: str, expected: list[Call]) -> None:
         ('{"name": "crop"}', [Call(tool="crop")]),
         ('{"tool": "crop", "x": 0.1}', [Call(tool="crop", arguments={"x": 0.1})]),
         ('{"tool": "crop", "arguments": "img_1"}', [Call(tool="crop", arguments={"arguments": "img_1"})]),
-        ('[{"name": "crop", "arguments": {"x": 1}}, {"name": "ocr", "arguments": {}}]',
-         [Call(tool="crop", arguments={"x": 1}), Call(tool="ocr")]),
-        ('[crop(x=0.1), ocr(image="a, b) c")]',
-         [Call(tool="crop", arguments={"x": 0.1}), Call(tool="ocr", arguments={"image": "a, b) c"})]),
-        ("crop(image=img_1a2b3c, box=[0.1, 0.2], deep=True)",
-         [Call(tool="crop", arguments={"image": "img_1a2b3c", "box": [0.1, 0.2], "deep": True})]),
+        (
+            '[{"name": "crop", "arguments": {"x": 1}}, {"name": "ocr", "arguments": {}}]',
+            [Call(tool="crop", arguments={"x": 1}), Call(tool="ocr")],
+        ),
+        (
+            '[crop(x=0.1), ocr(image="a, b) c")]',
+            [Call(tool="crop", arguments={"x": 0.1}), Call(tool="ocr", arguments={"image": "a, b) c"})],
+        ),
+        (
+            "crop(image=img_1a2b3c, box=[0.1, 0.2], deep=True)",
+            [Call(tool="crop", arguments={"image": "img_1a2b3c", "box": [0.1, 0.2], "deep": True})],
+        ),
         ("<function=crop><parameter=image>img_1", [Call(tool="crop", arguments={"image": "img_1"})]),
         ("<function=zap></function>", [Call(tool="zap")]),
         ("<tool_call>ocr(image='img_1')</tool_call>", [Call(tool="ocr", arguments={"image": "img_1"})]),
@@ -172,7 +178,7 @@ def test_calls_of_the_corpus(name: str, expected: list[Call]) -> None:
         ("crop(x=0.1) is what I would call.", []),
         ("", []),
     ],
-)  # fmt: skip
+)
 def test_find_calls(text: str, expected: list[Call]) -> None:
     assert find_calls(text, "", KNOWN).calls == expected
 
@@ -232,9 +238,40 @@ def test_python_literals_come_back(value: Any) -> None:
 
 
 fragments = st.sampled_from(
-    ['{', '}', '[', ']', '"', "'", ":", ",", "\\", "\n", "```", "<tool_call>", "</tool_call>", "<function=", ">", "“",
-     "<parameter=x>", "crop(", "x=", ")", "//", "/*", "#", "name", '"name":', "1", "null", "<think>", "</think>", " ", "\ud800"]
-)  # fmt: skip
+    [
+        "{",
+        "}",
+        "[",
+        "]",
+        '"',
+        "'",
+        ":",
+        ",",
+        "\\",
+        "\n",
+        "```",
+        "<tool_call>",
+        "</tool_call>",
+        "<function=",
+        ">",
+        "“",
+        "<parameter=x>",
+        "crop(",
+        "x=",
+        ")",
+        "//",
+        "/*",
+        "#",
+        "name",
+        '"name":',
+        "1",
+        "null",
+        "<think>",
+        "</think>",
+        " ",
+        "\ud800",
+    ]
+)
 
 
 @settings(max_examples=300)
@@ -267,9 +304,30 @@ def work(text: str) -> int:
 
 @pytest.mark.parametrize(
     "piece",
-    ["{", "[", "[{", '{"', '["a" x ', '{"a":', "{/*", "{{", "<tool_call>", "<function=a>", "crop(x=", "crop(x=1), ",
-     '"a",', "`", "<think>", '{"a":1}', "[1]\n", "\\", " \n", "“", '<tool_call>{"name":'],
-)  # fmt: skip
+    [
+        "{",
+        "[",
+        "[{",
+        '{"',
+        '["a" x ',
+        '{"a":',
+        "{/*",
+        "{{",
+        "<tool_call>",
+        "<function=a>",
+        "crop(x=",
+        "crop(x=1), ",
+        '"a",',
+        "`",
+        "<think>",
+        '{"a":1}',
+        "[1]\n",
+        "\\",
+        " \n",
+        "“",
+        '<tool_call>{"name":',
+    ],
+)
 def test_work_grows_with_the_text_and_no_faster(piece: str) -> None:
     small, large = (piece * (size // len(piece)) for size in (5_000, 20_000))
     assert work(large) <= 5 * work(small) + 1000
