@@ -5,12 +5,15 @@ The tools' side is `open_image` and `save_image`; `encode_for_model` makes what 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import math
 import os
 import tempfile
+import threading
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +49,7 @@ _DECODERS = {
     "image/heic": "HEIF",
 }
 _KEPT = {"JPEG": "image/jpeg", "MPO": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+_PILLOW = threading.Lock()
 _ORIENTATION, _EXIF_IFD, _GPS_IFD = 0x0112, 0x8769, 0x8825
 _EXIF_TEXT = {0x010F: "Make", 0x0110: "Model", 0x0132: "DateTime"}
 _DATE_TAKEN = 0x9003
@@ -82,13 +86,9 @@ def decode(
     from PIL import Image, UnidentifiedImageError
 
     decoder = _decoder(path)
-    Image.MAX_IMAGE_PIXELS = round(megapixels * 1e6)
     try:
-        with warnings.catch_warnings():
-            # Between one and two times the limit Pillow only warns.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=[decoder]) as image:
-                return _decode_frame(image, frame, megapixels, max_frames)
+        with _pillow_limit(megapixels), Image.open(path, formats=[decoder]) as image:
+            return _decode_frame(image, frame, megapixels, max_frames)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_many_pixels(megapixels) from error
     except UnidentifiedImageError as error:
@@ -162,6 +162,21 @@ def eight_bit(image: Image.Image) -> Image.Image:
     if image.mode in ("LA", "La", "PA", "RGBa") or "transparency" in image.info:
         return image.convert("RGBA")
     return image.convert("RGB")
+
+
+@contextlib.contextmanager
+def _pillow_limit(megapixels: float) -> Iterator[None]:
+    """Pillow's own guard, set for a while: its limit and the warnings are the whole process's, hence the lock."""
+    from PIL import Image
+
+    with _PILLOW, warnings.catch_warnings():
+        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, round(megapixels * 1e6)
+        # Between one and two times the limit Pillow only warns.
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = before
 
 
 def _decode_frame(image: Image.Image, frame: int, megapixels: float, max_frames: int) -> Opened:

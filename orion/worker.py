@@ -10,38 +10,28 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import re
 import signal
-import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 from orion import errors
 from orion.errors import OrionError, ToolFailed, UserError
 from orion.run import JSON
-from orion.worker_child import ERROR_FIELDS, HEADER, MAX_FRAME, MESSAGE_CHARS
+from orion.worker_child import ERROR_FIELDS, MAX_FRAME, MESSAGE_CHARS
+from orion.worker_process import Child, LinkBroke
 
 log = logging.getLogger(__name__)
 
-START_SECONDS = 60.0
-"""Until a new child must be ready."""
 QUEUE_SECONDS = 300.0
 """A call waits this long for a free child."""
 MAX_WAITING = 256
 """Calls that may wait for a free child."""
 IDLE_SECONDS = 600.0
 """An unused child ends after this long and gives its memory back."""
-END_SECONDS = 5.0
-"""Until a child that was told to end, or killed, must be gone."""
-STDERR_TAIL = 4096
-"""Characters of a child's stderr that are kept for the log."""
 
-# The child finds what the parent finds: its import path is the parent's.
-_BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from orion.worker_child import main; sys.exit(main())"
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|Insufficient memory|Cannot allocate memory", re.I)
 
 
@@ -90,8 +80,8 @@ class WorkerPool:
         self.size = size
         self.memory_mb = memory_mb
         self.idle_seconds = idle_seconds
-        self._idle: list[_Child] = []  # the most recently used last
-        self._busy: set[_Child] = set()
+        self._idle: list[Child] = []  # the most recently used last
+        self._busy: set[Child] = set()
         self._starting = 0
         self._ending: set[asyncio.Task[None]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -116,7 +106,7 @@ class WorkerPool:
         except TimeoutError:
             await self._discard(child)
             raise WorkerTimeout(f"no result within {seconds:g} s") from None
-        except _LinkBroke as broke:
+        except LinkBroke as broke:
             raise await self._cause_of_death(child, str(broke)) from None
         except BaseException:
             await self._discard(child)
@@ -151,7 +141,7 @@ class WorkerPool:
         if self._closed:
             raise UserError("the worker pool is closed", fix="Make a new pool.")
 
-    async def _take(self, module: str) -> _Child:
+    async def _take(self, module: str) -> Child:
         """A free child: one that has the module loaded, else the most recently used, else a new one, else wait."""
         deadline = asyncio.get_running_loop().time() + QUEUE_SECONDS
         while not self._idle and len(self._busy) + self._starting >= self.size:
@@ -164,7 +154,10 @@ class WorkerPool:
             return child
         self._starting += 1
         try:
-            child = await _Child.start(self.memory_mb)
+            child = await Child.start(self.memory_mb)
+        except LinkBroke as broke:
+            self._wake_next()
+            raise WorkerDied(str(broke)) from None
         except BaseException:
             self._wake_next()
             raise
@@ -198,7 +191,7 @@ class WorkerPool:
                 turn.set_result(None)
                 return
 
-    def _release(self, child: _Child) -> None:
+    def _release(self, child: Child) -> None:
         self._busy.discard(child)
         if self._closed:
             return
@@ -206,18 +199,18 @@ class WorkerPool:
         child.retire_after(self.idle_seconds, self._retire)
         self._wake_next()
 
-    def _retire(self, child: _Child) -> None:
+    def _retire(self, child: Child) -> None:
         self._idle.remove(child)
         ending = asyncio.get_running_loop().create_task(child.end())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    async def _discard(self, child: _Child) -> None:
+    async def _discard(self, child: Child) -> None:
         self._busy.discard(child)
         self._wake_next()
         await child.kill()
 
-    async def _cause_of_death(self, child: _Child, what: str) -> WorkerDied:
+    async def _cause_of_death(self, child: Child, what: str) -> WorkerDied:
         code = await child.exit_code()
         await self._discard(child)
         log.warning("worker %d ended: %s, exit code %s, stderr: %s", child.pid, what, code, child.stderr_tail)
@@ -231,7 +224,7 @@ class WorkerPool:
         fix = "Use a smaller input or a larger memory limit."
         return WorkerDied(f"out of memory: more than {self.memory_mb} MB were needed", code="out_of_memory", fix=fix)
 
-    async def _open(self, child: _Child, answer: bytes) -> dict[str, JSON]:
+    async def _open(self, child: Child, answer: bytes) -> dict[str, JSON]:
         """The result in an answer, or the error it carries. A child that breaks the protocol is killed."""
         try:
             message = json.loads(answer)
@@ -249,107 +242,6 @@ class WorkerPool:
             return result
         log.info("worker %d: %s", child.pid, error.get("trace"))
         raise _rebuild(kind, fields)
-
-
-class _LinkBroke(Exception):
-    """The child closed its link or broke the protocol; becomes a `WorkerDied`."""
-
-
-class _Child:
-    """One process and its link."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
-        self.pid = process.pid
-        self.modules: set[str] = set()
-        self.stderr_tail = ""
-        self._process = process
-        self._write, self._read = process.stdin, process.stdout
-        self._retirement: asyncio.TimerHandle | None = None
-        self._drain = asyncio.get_running_loop().create_task(self._keep_tail(process.stderr))
-
-    @classmethod
-    async def start(cls, memory_mb: int) -> _Child:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # no module of the current folder may stand in for one of ours
-            "-c",
-            _BOOT,
-            json.dumps(sys.path),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=_environment(),
-            start_new_session=True,  # a process group of its own, so that a tool's own children die with it
-            limit=1 << 20,
-        )
-        child = cls(process)
-        hello = {"parent": os.getpid(), "memory_mb": memory_mb}
-        try:
-            await asyncio.wait_for(child.exchange(json.dumps(hello).encode()), START_SECONDS)
-        except (_LinkBroke, TimeoutError):
-            await child.kill()
-            raise WorkerDied(f"a worker process could not start: {child.stderr_tail[-MESSAGE_CHARS:]}") from None
-        except BaseException:
-            await child.kill()
-            raise
-        return child
-
-    async def exchange(self, body: bytes) -> bytes:
-        """Send one frame and read one."""
-        try:
-            self._write.write(HEADER.pack(len(body)) + body)
-            await self._write.drain()
-            (size,) = HEADER.unpack(await self._read.readexactly(HEADER.size))
-            if size > MAX_FRAME:
-                raise _LinkBroke(f"the worker announced an answer of {size} bytes, more than {MAX_FRAME}")
-            return await self._read.readexactly(size)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise _LinkBroke("the worker closed its link") from error
-
-    async def exit_code(self) -> int | None:
-        """Minus the signal's number when killed, None when it still runs after the link broke."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), 1.0)
-            await asyncio.wait_for(asyncio.shield(self._drain), 1.0)
-        return self._process.returncode
-
-    def retire_after(self, seconds: float, retire: Callable[[_Child], None]) -> None:
-        """Have `retire` called unless the child is used again before."""
-        self._retirement = asyncio.get_running_loop().call_later(seconds, retire, self)
-
-    def cancel_retirement(self) -> None:
-        if self._retirement:
-            self._retirement.cancel()
-            self._retirement = None
-
-    async def end(self) -> None:
-        """Close the link, which an idle child answers by exiting; kill it when it does not."""
-        self._write.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), END_SECONDS)
-        await self.kill()
-
-    async def kill(self) -> None:
-        """Kill the child with everything it started."""
-        self.cancel_retirement()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._write.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), END_SECONDS)
-            await asyncio.wait_for(self._drain, END_SECONDS)
-
-    async def _keep_tail(self, stderr: asyncio.StreamReader) -> None:
-        while chunk := await stderr.read(STDERR_TAIL):
-            self.stderr_tail = (self.stderr_tail + chunk.decode(errors="replace"))[-STDERR_TAIL:]
-
-
-def _environment() -> dict[str, str]:
-    """The parent's environment without what looks like a secret: a hostile file may take the child over."""
-    return {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
 
 
 def _rebuild(kind: str | None, fields: Mapping[str, JSON]) -> OrionError:

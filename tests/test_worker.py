@@ -400,3 +400,17 @@ def test_a_module_of_the_current_folder_shadows_nothing(tmp_path: Path, monkeypa
 def test_nonsense_sizes_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UserError):
         WorkerPool(**options)
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python"])
+def test_a_worker_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+
+    async def main(pool: WorkerPool) -> None:
+        for _ in range(2):  # the second call is not stuck behind the first one's failure
+            with pytest.raises(WorkerDied, match="could not start"):
+                await pool.call("orion.worker:echo", {}, seconds=60)
+        monkeypatch.undo()
+        assert await pool.call("orion.worker:echo", {}, seconds=60) == {}
+
+    run(main)
