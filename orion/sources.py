@@ -6,7 +6,6 @@ import base64
 import binascii
 import os
 import re
-import shutil
 import stat
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
@@ -57,7 +56,12 @@ def _copy(path: Path, target: Path, limit: int) -> None:
         with open(path, "rb") as source, open(target, "wb") as out:
             if os.fstat(source.fileno()).st_size > limit:
                 raise _too_large(shown, limit)
-            shutil.copyfileobj(source, out, COPY_CHUNK)
+            left = limit
+            while chunk := source.read(COPY_CHUNK):  # it may grow meanwhile, or not know its size (/proc)
+                left -= len(chunk)
+                if left < 0:
+                    raise _too_large(shown, limit)
+                out.write(chunk)
     except PermissionError as error:
         raise MediaError("not_found", f"{shown} cannot be read: permission denied", fix="Check its rights.") from error
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: a NUL in the name

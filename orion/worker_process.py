@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: start, exchange a frame, end, kill. `orion.worker_child` is its other half."""
+"""One worker process as its parent sees it: start, exchange a frame, end, kill. Its side: `orion.worker_child`."""
 
 from __future__ import annotations
 

@@ -303,6 +303,12 @@ def test_video_audio_text_and_office_are_stored_as_they_are(take: Take, store: A
         assert store.read(artifact.id) == data
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs a file that tells no size")
+def test_a_file_that_tells_no_size_is_bounded(take: Take) -> None:
+    assert refusal(take, "/proc/self/maps", limits=MediaLimits(file_bytes=100)).code == "too_large"
+    assert take("/proc/self/maps").media_type == "text/plain"
+
+
 # Pictures
 
 
@@ -462,6 +468,13 @@ def test_pixel_limit(take: Take) -> None:
     with pytest.raises(MediaError) as caught:
         decode_bytes(hidden, frame=1, megapixels=1)
     assert caught.value.code == "too_large"
+
+
+def test_pillows_own_limit_stays_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 12345)
+    path, _ = save_image(scene(200, 200), tmp_path)
+    assert open_image(path).size == (200, 200)
+    assert Image.MAX_IMAGE_PIXELS == 12345
 
 
 def decode_bytes(data: bytes, **options: Any) -> Any:
