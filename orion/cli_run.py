@@ -23,7 +23,8 @@ from orion.run import JSON, Limits, Run
 from orion.words import dump, harmless
 
 if TYPE_CHECKING:
-    from orion.api import Orion, Result
+    from orion.api import Orion
+    from orion.result import Result
 
 TICK_SECONDS = 0.5
 """How often the seconds of the running step are redrawn."""

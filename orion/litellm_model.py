@@ -20,7 +20,7 @@ from orion.patience import Patience, retry_after
 from orion.profiles import Profile
 from orion.run import JSON
 from orion.stream import ReplyBuilder, StreamDecoder
-from orion.wire import Ask, Delta, Reply, options, server_error
+from orion.wire import Ask, Delta, Dialect, Reply, options, server_error
 
 DEFAULT_CONTEXT = 32768
 """Context in tokens of a model litellm's own table does not know."""
@@ -47,6 +47,7 @@ class LiteLLMModel:
         self.name = name
         self.profile = profile
         self.context = context
+        self.dialect: Dialect = "plain"
         self.url = url
         self.read_seconds = read_seconds
         self.total_seconds = total_seconds

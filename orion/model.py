@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from orion.errors import NotConfigured
 from orion.openai_model import OpenAIModel, Served
 from orion.profiles import Profile, profile_for
-from orion.wire import Ask, CallDelta, Delta, NativeCall, Reply
+from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
 
 if TYPE_CHECKING:
     from orion.engine import Engine
@@ -32,6 +32,8 @@ class Model(Protocol):
     def profile(self) -> Profile: ...
     @property
     def context(self) -> int: ...
+    @property
+    def dialect(self) -> Dialect: ...
 
     async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
         """The whole answer, within `seconds`. Raises `ModelError` and its subclasses."""
@@ -131,6 +133,7 @@ class _EmbeddedModel(OpenAIModel):
             total_seconds=settings.model_seconds,
         )
         self.engine = engine
+        self.dialect = "llguidance"
         self.identity = f"embedded {version('xllamacpp')} {engine.gguf} {engine.context}"
 
     async def close(self) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from orion.run import JSON, Observation, Run, Step
-from orion.words import artifact_words, call_words, count, dump, made_by
+from orion.words import artifact_words, call_words, count, dump, made_by, spoken
 
 if TYPE_CHECKING:
-    from orion.api import Result
     from orion.artifacts import Artifact, ArtifactStore
+    from orion.result import Result
 
 T = TypeVar("T")
 
@@ -151,8 +151,8 @@ class _Page:
         body = []
         if turn.reasoning:
             body.append(f'<p class="o-soft o-text">{_text(turn.reasoning)}</p>')
-        if turn.text:
-            body.append(f'<p class="o-text">{_text(turn.text)}</p>')
+        if spoken(turn):
+            body.append(f'<p class="o-text">{_text(spoken(turn))}</p>')
         if turn.problem:
             body.append(f'<p class="o-bad">{_text(turn.problem)}</p>')
         for observation in step.observations:

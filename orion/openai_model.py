@@ -17,7 +17,7 @@ from orion.patience import Deadline, Patience, retry_after
 from orion.profiles import Profile
 from orion.run import JSON
 from orion.stream import ReplyBuilder, StreamDecoder, reply_of
-from orion.wire import Ask, Delta, Reply, request_body, server_error
+from orion.wire import Ask, Delta, Dialect, Reply, request_body, server_error
 
 T = TypeVar("T")
 
@@ -68,6 +68,8 @@ class OpenAIModel:
         self.name = name
         self.profile = profile
         self.context = context
+        self.dialect: Dialect = "xgrammar"
+        """vLLM's default; a server that answers as llama.cpp is found out by `server_context`."""
         self.connect_seconds = connect_seconds
         self.read_seconds = read_seconds
         self.total_seconds = total_seconds
@@ -220,7 +222,9 @@ class OpenAIModel:
         status, data = await self._get(self.url.removesuffix("/v1") + "/props")
         if status == 200:
             with suppress(ValueError, KeyError, TypeError):  # another server may mean anything by /props
-                return int(json.loads(data)["default_generation_settings"]["n_ctx"])
+                context = int(json.loads(data)["default_generation_settings"]["n_ctx"])
+                self.dialect = "llguidance"
+                return context
         return next((served.context for served in await self.served() if served.name == self.name), None)
 
     async def _get(self, url: str) -> tuple[int, bytes]:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from orion.errors import SchemaError
 from orion.run import JSON
 from orion.schema_coerce import Coercion
-from orion.schema_grammar import Dialect, known_ids, lower, reference_kind
+from orion.schema_grammar import known_ids, lower, reference_kind
 from orion.schema_outline import outline
-from orion.schema_refuse import ASSERTIONS, refuse
+from orion.schema_refuse import ASSERTIONS, refuse, walk
+from orion.wire import Dialect
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -63,6 +64,11 @@ class OutputSchema:
         known = {kind: tuple(items) for kind, items in (ids or {}).items()}
         grammar, unchecked = lower(schema, dialect, known)
         return cls(schema, grammar, unchecked, known)
+
+    @cached_property
+    def refers(self) -> bool:
+        """Whether the schema has fields that take artifact ids: the grammar then depends on what a run has made."""
+        return any(reference_kind(node) is not None for _at, node, _depth in walk(self.schema))
 
     @cached_property
     def _validator(self) -> Validator:

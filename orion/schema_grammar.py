@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from orion.errors import SchemaError
 from orion.schema_refuse import ASSERTIONS, pointer, resolve, words
-
-Dialect = Literal["llguidance", "xgrammar", "plain"]
+from orion.wire import Dialect
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
+from orion.capabilities import Capabilities
 from orion.errors import ModelBroke
 from orion.profiles import Profile, profile_for
 from orion.run import JSON, Usage
 from orion.types import encode
-from orion.wire import Ask, CallDelta, Delta, NativeCall, Reply
+from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
 
 ScriptedCalls = Sequence[tuple[str, Mapping[str, JSON]]]
 ScriptedReply = Reply | str | ScriptedCalls | BaseException
@@ -40,10 +41,13 @@ class ScriptedModel:
         name: str = "scripted",
         context: int = 32768,
         profile: Profile | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.name = name
         self.profile = profile or profile_for(name)
         self.context = context
+        self.dialect: Dialect = "llguidance"
+        self.capabilities = capabilities or Capabilities(schema=True, tools=True, images=False, context=context)
         self.asks: list[Ask] = []
         self.closed = False
         self._replies = iter(replies)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,6 +26,7 @@ __all__ = [
     "AnyFile",
     "Audio",
     "Document",
+    "Look",
     "Param",
     "Ref",
     "Tool",
@@ -75,11 +76,17 @@ class Param:
     required: bool
     default: Any
     doc: str
+    takes: Literal["value", "path", "image", "artifact"] = "value"
+    """What the function receives for a reference: a path, an opened image, or the artifact's record."""
+
+    def adapter(self) -> TypeAdapter[Any]:
+        """Checks and converts values of this argument."""
+        return _adapter(self.annotation)
 
     def schema(self, ids: Mapping[str, str] | None) -> dict[str, JSON]:
         """JSON schema of this argument; with `ids` (id → kind) references are limited to those that exist."""
         if self.ref is None:
-            return _inline(_adapter(self.annotation).json_schema())
+            return _inline(self.adapter().json_schema())
         one: dict[str, JSON] = {"type": "string"}
         if ids is not None:
             one["enum"] = self.candidates(ids)
@@ -265,6 +272,18 @@ def as_tool(function: Callable[..., Any]) -> Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """What a first look at a medium found.
+
+    `covers` names the tools which, called on this medium, could only repeat what `text` already says: they are not
+    offered for it again.
+    """
+
+    text: str
+    covers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Toolset:
     """A named group of tools.
 
@@ -276,7 +295,7 @@ class Toolset:
     summary: str
     tools: tuple[Callable[..., Any], ...]
     media: tuple[str, ...] = ()
-    look: Callable[..., str] | None = None
+    look: Callable[..., Look] | None = None
 
 
 def _params(function: Callable[..., Any]) -> tuple[tuple[Param, ...], str | None]:
@@ -294,9 +313,10 @@ def _params(function: Callable[..., Any]) -> tuple[tuple[Param, ...], str | None
             context = name
             continue
         ref, many = _reference(annotation)
+        takes = _takes(annotation) if ref else "value"
         required = parameter.default is parameter.empty
         default = None if required else parameter.default
-        params.append(Param(name, annotation, ref, many, required, default, docs.get(name, "")))
+        params.append(Param(name, annotation, ref, many, required, default, docs.get(name, ""), takes))
     return tuple(params), context
 
 
@@ -321,6 +341,11 @@ def _reference(annotation: Any) -> tuple[Ref | None, bool]:
         if annotation.__name__ == "Artifact" and annotation.__module__ == "orion.artifacts":
             return Ref("any"), False
     return None, False
+
+
+def _takes(annotation: Any) -> Literal["path", "image", "artifact"]:
+    names = {getattr(arm, "__name__", "") for arm in (annotation, *typing.get_args(annotation))}
+    return "image" if "Image" in names else "artifact" if "Artifact" in names else "path"
 
 
 def _resolve(
@@ -352,7 +377,7 @@ def _known(candidates: Sequence[str]) -> str:
 
 
 def _coerce(tool_name: str, param: Param, value: JSON) -> JSON:
-    adapter = _adapter(param.annotation)
+    adapter = param.adapter()
     tries = [value]
     if isinstance(value, str):
         number = re.fullmatch(r"\s*([-+]?\d+(?:\.\d+)?)\s*(?:px|deg|°|dpi|s)?\s*", value)

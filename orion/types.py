@@ -74,3 +74,8 @@ class Message:
     def tool(cls, call_id: str, text: str) -> Message:
         """The observation of one native tool call."""
         return cls("tool", encode({"role": "tool", "tool_call_id": call_id, "content": text}), len(text))
+
+    def with_text(self, text: str) -> Message:
+        """The same message with other text and without images: what stays of one that had to leave."""
+        wire = json.loads(self.body)
+        return Message(self.role, encode({**wire, "content": text}), len(text))

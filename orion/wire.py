@@ -11,6 +11,9 @@ from orion.errors import ContextOverflow, ModelError
 from orion.run import JSON, Usage
 from orion.types import Message, encode
 
+Dialect = Literal["llguidance", "xgrammar", "plain"]
+"""The engine behind a server's JSON-schema grammar; "plain" when nothing is known about it."""
+
 ERROR_CHARS_MAX = 600
 """Characters of a server's own error message that are passed on."""
 OVERFLOW_MARKS = (

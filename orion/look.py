@@ -1,0 +1,75 @@
+"""The first look: what cheap, certain perception tells of each attached medium before the model is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from orion.artifacts import Artifact
+from orion.errors import OrionError
+from orion.events import Looked
+from orion.job import Job
+from orion.run import Observation
+from orion.tools import Toolset, as_tool
+
+LOOK_SECONDS = 90.0
+"""Longest look at one medium."""
+
+
+async def look(job: Job, *, text_only: bool) -> None:
+    """Take the looks of all inputs and put them on `Run.looks`, in the order of the inputs.
+
+    The token budget `Limits.look_tokens` is shared out evenly. A look that fails is an observation that says so.
+    """
+    budget = job.run.limits.look_tokens
+    if not job.run.inputs or budget == 0:
+        return
+    chars = int(budget * job.model.profile.chars_per_token / len(job.run.inputs))
+    looks = [_one(job, job.artifacts[id_], chars, text_only) for id_ in job.run.inputs]
+    for observation, id_ in zip(await asyncio.gather(*looks), job.run.inputs, strict=True):
+        job.run.looks.append(observation)
+        job.emit(Looked(id_, observation))
+
+
+async def _one(job: Job, artifact: Artifact, chars: int, text_only: bool) -> Observation:
+    toolset = next((ts for ts in job.catalogue.values() if artifact.kind in ts.media and ts.look is not None), None)
+    facts = describe(artifact)
+    if toolset is None:
+        return Observation(text=facts)
+    missing = _missing(toolset)
+    if missing:
+        return Observation(text=f"{facts}. Its content could not be read: {missing}", error="failed")
+    assert toolset.look is not None
+    payload = {
+        "target": f"{toolset.look.__module__}:{toolset.look.__qualname__}",
+        "path": str(job.store.path(artifact.id)),
+        "meta": {**artifact.meta, "width": artifact.width, "height": artifact.height, "pages": artifact.pages},
+        "budget_chars": chars,
+        "text_only": text_only,
+    }
+    began = time.monotonic()
+    seconds = max(min(LOOK_SECONDS, job.seconds_left()), 0.1)
+    try:
+        seen = await job.workers.call("orion.marshal:run_look", payload, seconds=seconds)
+    except OrionError as error:
+        return Observation(text=f"{facts}. Its content could not be read: {error}", error="failed")
+    job.covered.update((tool, artifact.id) for tool in seen["covers"])
+    spent = round(time.monotonic() - began, 3)
+    return Observation(
+        text=f"{facts.removesuffix(artifact.kind)}{seen['text']}", tool=f"{toolset.name}.look", seconds=spent
+    )
+
+
+def _missing(toolset: Toolset) -> str | None:
+    lines = {line for made in map(as_tool, toolset.tools) if (line := made.missing())}
+    return f"run {' and '.join(sorted(lines))}" if len(lines) and not any(_runs(toolset)) else None
+
+
+def _runs(toolset: Toolset) -> list[bool]:
+    return [as_tool(function).missing() is None for function in toolset.tools]
+
+
+def describe(artifact: Artifact) -> str:
+    """An artifact in a few words, for the model: `img_1a2b3c "scan.png": image`."""
+    name = f' "{artifact.name}"' if artifact.name else ""
+    return f"{artifact.id}{name}: {artifact.kind}"

@@ -1,0 +1,110 @@
+"""The final answer: taken from the last turn when it is valid, else one tool-free call, validated and repaired."""
+
+from __future__ import annotations
+
+from orion import prompts
+from orion.actors import CallTools
+from orion.errors import ModelError, SchemaError, Stop
+from orion.events import Answering
+from orion.job import Job
+from orion.run import JSON
+from orion.salvage import Missing, parse_json, split_think
+from orion.schema import OutputSchema
+from orion.types import Message
+from orion.wire import Ask, Reply
+
+GRACE_SECONDS = 60.0
+"""Time for the answer of a run that already used up its own."""
+NO_ANSWER_AFTER = frozenset({"cancelled", "model_failed", "context_full"})
+"""Stop reasons after which the model is not asked again."""
+LOOP_PENALTY = 0.4
+"""`frequency_penalty` of the try after an answer that ran to its token limit: such answers mostly repeat themselves."""
+
+
+def accept(job: Job, value: JSON) -> tuple[JSON, list[str]]:
+    """An answer put right where that is safe, and what is still wrong with it. JSON within text is found."""
+    if job.output is None:
+        text = value if isinstance(value, str) else prompts.plain(value)
+        return text, [] if text.strip() else ["the answer is empty"]
+    output = job.current_output()
+    fixed = output.coerce(value)
+    problems = output.problems(fixed)
+    if problems and isinstance(value, str) and not isinstance(inner := parse_json(value), Missing | str):
+        return accept(job, inner)
+    return fixed, problems
+
+
+async def answer(job: Job, actor: CallTools) -> None:
+    """Fill `Run.output` by asking for it, at most `1 + Limits.repairs` times.
+
+    Never leaves an invalid value: when no try is valid, the run stops with `schema_unsatisfied` and no output.
+    """
+    run = job.run
+    if run.output is not None or run.stop in NO_ANSWER_AFTER:
+        return
+    try:
+        output = job.current_output() if job.output else None
+    except SchemaError as error:
+        run.stop, run.detail = "schema_unsatisfied", str(error)
+        return
+    if output is not None:
+        run.unchecked_by_grammar = list(output.unchecked)
+    fields = f"Its fields:\n{output.outline()}" if output else ""
+    message = Message.text("user", prompts.render("answer", fields=fields).rstrip())
+    problems: list[str] = []
+    extra: dict[str, JSON] = {}
+    for attempt in range(1, run.limits.repairs + 2):
+        job.transcript.add(message)
+        job.emit(Answering(attempt))
+        reply = await _ask(job, actor, output, extra)
+        if reply is None:
+            return
+        value, problems = _judge(job, reply)
+        job.transcript.add(Message.assistant(reply.text or "(nothing)"))
+        if not problems:
+            run.output = value
+            run.stop = run.stop or "answered"
+            return
+        extra = {"frequency_penalty": LOOP_PENALTY} if reply.finish_reason == "length" else {}
+        message = Message.text("user", prompts.render("repair", problems="\n".join(f"- {line}" for line in problems)))
+    run.stop = run.stop if run.stop not in (None, "answered") else "schema_unsatisfied"
+    run.detail = run.detail or "; ".join(problems)
+
+
+async def _ask(job: Job, actor: CallTools, output: OutputSchema | None, extra: dict[str, JSON]) -> Reply | None:
+    """One try. None when the model can no longer answer; the run then says why."""
+    limits = job.run.limits
+    try:
+        job.transcript.compact(limits.answer_tokens)
+        ask = Ask(
+            job.transcript.messages(),
+            max_tokens=limits.answer_tokens,
+            schema=output.grammar if output else None,
+            # The same tools, switched off: leaving them out would change the prompt's start and lose its cache.
+            tools=actor.wire() if actor.native else (),
+            tool_choice="none" if actor.native and actor.wire() else None,
+            extra=extra,
+        )
+        reply = await job.ask("answer", ask, seconds=max(job.seconds_left(), GRACE_SECONDS))
+    except Stop as stop:
+        job.run.stop, job.run.detail = stop.reason, stop.detail
+        return None
+    except ModelError as error:
+        job.run.stop, job.run.detail = "model_failed", str(error)
+        return None
+    return reply
+
+
+def _judge(job: Job, reply: Reply) -> tuple[JSON, list[str]]:
+    text, _thought = split_think(reply.text)
+    if job.output is None:
+        if reply.finish_reason == "length" and text.strip():
+            return text.strip(), []  # a long text that was cut is still the best there is
+        return accept(job, text.strip())
+    # With thinking switched off some servers put the constrained answer into the reasoning field.
+    value = parse_json(text) if text.strip() else parse_json(reply.reasoning)
+    if reply.finish_reason == "length":
+        return None, ["it was cut off at the token limit; list each thing once and stop when there is no more"]
+    if isinstance(value, Missing):
+        return None, ["it is not JSON"]
+    return accept(job, value)
