@@ -209,9 +209,12 @@ def test_a_looping_model_gives_each_call_once_and_not_too_many() -> None:
     [
         ('{"final": {"total": 3}}', {"total": 3}),
         ('{"thought": "easy", "answer": "three"}', "three"),
-        ('{"answer": 1, "unit": "EUR"}', '{"answer": 1, "unit": "EUR"}'),
-        ("<think>hm</think> Three.", "Three."),
-        ("<think>hm", MISSING),
+        ('<think>hm</think>{"final": null}', None),
+        ('{{"final": "three"}}', "three"),
+        ('{"answer": 1, "unit": "EUR"}', MISSING),
+        ('{"tool": "ocr", "arguments": {"final": 1}}', MISSING),
+        ("<think>hm</think> Three.", MISSING),
+        ('<think>{"final": 3}', MISSING),
     ],
 )
 def test_find_final(text: str, expected: object) -> None:

@@ -544,3 +544,22 @@ def test_importing_costs_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_deepest_schema_allowed_works_throughout() -> None:
+    asked = OutputSchema.prepare(nested(MAX_DEPTH))
+    value: Any = "1"
+    for level in range(MAX_DEPTH):
+        value = {f"k{level}": value}
+    assert asked.problems(value)
+    assert asked.problems(asked.coerce(value)) == []
+    assert asked.outline()
+
+
+def test_an_answer_nested_without_end_is_a_problem_not_a_crash() -> None:
+    asked = OutputSchema.prepare(LINKED)
+    value: Any = None
+    for _level in range(3000):
+        value = {"value": "1", "next": value}
+    asked.coerce(value)
+    assert asked.problems(value)
