@@ -19,8 +19,8 @@ from typing import Any
 LOG_BYTES = 4 << 20
 """The log starts again when it is longer than this."""
 WATCH_SECONDS = 0.5
-BATCH_TOKENS = 256
-"""Prompt tokens computed in one go. A vanished client is noticed only between two batches, so it bounds that wait."""
+BATCH_TOKENS = 128
+"""Prompt tokens computed in one go. Work for a client that left stops only between two batches, so this bounds it."""
 CACHE_MIB = 512
 """Memory for prompt prefixes beside the one in use. llama.cpp's default is 8 GiB."""
 PR_SET_PDEATHSIG = 1

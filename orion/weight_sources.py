@@ -57,8 +57,12 @@ def from_huggingface(source: HuggingFace, part: Path, size: int, report: Progres
     host = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
     url = f"{host}/{source.repository}/resolve/{source.revision}/{source.file}"
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+    try:
+        client = httpx.Client(timeout=timeout, follow_redirects=True, headers={"Accept-Encoding": "identity"})
+    except (ImportError, ValueError) as error:  # a proxy setting of the environment that httpx cannot follow
+        raise WeightsError(f"{url}: {error}") from error
     fruitless = 0
-    with httpx.Client(timeout=timeout, follow_redirects=True, headers={"Accept-Encoding": "identity"}) as client:
+    with client:
         while (have := _size(part)) < size:
             problem = _download_rest(client, url, part, size, report)
             if _size(part) > have:

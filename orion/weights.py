@@ -89,6 +89,15 @@ def catalogue() -> dict[str, Entry]:
     return {entry.name: entry for entry in (Entry.model_validate(raw) for raw in json.loads(text)["models"])}
 
 
+def default_model() -> str:
+    """The catalogue model that is used when nothing is configured.
+
+    >>> default_model()
+    'qwen2.5-coder-1.5b'
+    """
+    return next(iter(catalogue()))
+
+
 def find(name: str) -> Entry:
     """The catalogue entry of that name; `UserError` with the known names otherwise."""
     known = catalogue()
@@ -187,7 +196,7 @@ def _marker(path: Path) -> Path:
 
 
 def _verify(entry: Entry, path: Path, report: Progress | None) -> None:
-    """Hash the file unless its marker says that exactly this file was hashed; a wrong one is deleted."""
+    """Hash the file unless its marker says that exactly this file was hashed. Deletes it and raises when wrong."""
     if not _marked(entry, path):
         _check_hash(entry, path, report)
         _mark(entry, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,6 +138,25 @@ def test_a_vanished_client_stops_its_generation(running: Engine) -> None:
         assert _eventually(lambda: not other.get(slots).json()[0]["is_processing"])
         done = other.get(slots).json()[0]["next_token"]
     assert done[0]["n_decoded"] < 1900, "it had simply finished"
+
+
+@needs_model
+def test_a_client_that_leaves_before_the_first_token_stops_the_work(running: Engine) -> None:
+    body = {
+        "messages": [{"role": "user", "content": "word " * 1000}],
+        "max_tokens": 900,
+        "temperature": 0,
+        "ignore_eos": True,
+    }
+    before = running.log.stat().st_size
+    with _client(running) as client, pytest.raises(httpx.ReadTimeout):
+        client.post("/chat/completions", json=body, timeout=0.2)
+    # The log tells, and not /slots: the server looks for vanished clients only in a second without other results.
+    released = re.compile(rb"cancel task.*release: .*n_tokens = (\d+)", re.DOTALL)
+    assert _eventually(lambda: released.search(running.log.read_bytes()[before:]) is not None)
+    found = released.search(running.log.read_bytes()[before:])
+    assert found
+    assert int(found[1]) < 1900
 
 
 @needs_model

@@ -282,6 +282,12 @@ def test_an_endpoint_that_is_no_url_is_named(cache: Path, monkeypatch: pytest.Mo
         pull_entry(_entry(HUB), cache)
 
 
+def test_a_proxy_that_cannot_be_used_is_a_reason_too(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:1")
+    with pytest.raises(WeightsError, match=r"some/repository.*proxy"):
+        pull_entry(_entry(HUB), cache)
+
+
 # from packages
 
 
