@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from orion import cli
 from orion import events as ev
 from orion.console import Pen, is_terminal, print_json
-from orion.errors import OrionError, UserError
+from orion.errors import MediaError, OrionError, UserError
 from orion.live import LiveSteps
 from orion.run import JSON, Limits, Run
 from orion.words import dump, harmless
@@ -207,7 +207,22 @@ def _inputs(prompt: str, files: Sequence[str]) -> tuple[str, list[str | bytes]]:
         prompt = sys.stdin.read().strip()
         if not prompt:
             raise UserError("the prompt on standard input is empty", param="prompt")
+    for number, file in enumerate(files):
+        _check_file(file, f"files[{number}]")
     return prompt, [sys.stdin.buffer.read() if file == "-" else file for file in files]
+
+
+def _check_file(file: str, param: str) -> None:
+    """Refuse a local file that is not there at once; the agent would find out only after a model was started."""
+    if file == "-" or "://" in file or file.startswith("data:"):
+        return
+    path = Path(file).expanduser()
+    if path.is_dir():
+        raise MediaError("not_a_file", f"{file} is a folder", param=param, fix="Name the files in it.")
+    if not path.exists():
+        raise MediaError("not_found", f"there is no file {file}", param=param, fix="Check the path.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise MediaError("empty_file", f"{file} is empty", param=param, fix="Check how it was made.")
 
 
 def _read_schema(path: str) -> dict[str, JSON]:

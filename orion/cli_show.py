@@ -10,7 +10,7 @@ from orion.console import Pen
 from orion.errors import UserError
 from orion.live import summary_line
 from orion.run import Run, Step
-from orion.words import call_words, dump, harmless
+from orion.words import call_words, dump, harmless, spoken
 
 if TYPE_CHECKING:
     from orion.artifacts import ArtifactStore
@@ -74,7 +74,7 @@ def _step_lines(number: int, step: Step, pen: Pen) -> list[str]:
     turn = step.turn
     used = pen.dim(f"{turn.usage.total_tokens:,} tokens · {turn.seconds:.1f} s")
     lines = [f"{pen.bold(f'step {number}')}  {used}"]
-    lines += [pen.dim(line) for line in _indent(turn.reasoning)] + _indent(turn.text)
+    lines += [pen.dim(line) for line in _indent(turn.reasoning)] + _indent(spoken(turn))
     if turn.problem:
         lines.append(f"  {pen.yellow('no usable action:')} {harmless(turn.problem)}")
     # Calls and observations are in the same order; a cut run may lack the last observations.

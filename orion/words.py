@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orion.artifacts import Artifact
-    from orion.run import JSON, Call, Run
+    from orion.run import JSON, Call, Run, Turn
 
 ARGUMENT_CHARS = 60
 """Characters of one argument shown in a call."""
@@ -30,9 +30,8 @@ def call_words(call: Call, names: Mapping[str, str] | None = None) -> str:
     names = names or {}
     for name, value in call.arguments.items():
         is_id = isinstance(value, str) and _ID.fullmatch(value)
-        shown.append(
-            f"{shorten(name, ARGUMENT_CHARS)}={shorten(names.get(value, value) if is_id else dump(value), ARGUMENT_CHARS)}"
-        )
+        text = shorten(names.get(value, value) if is_id else dump(value), ARGUMENT_CHARS)
+        shown.append(f"{shorten(name, ARGUMENT_CHARS)}={text}")
     return f"{shorten(call.tool, ARGUMENT_CHARS)}({', '.join(shown)})"
 
 
@@ -47,6 +46,17 @@ def artifact_words(artifact: Artifact) -> str:
         facts.append(f"{artifact.seconds:.1f} s")
     facts.append(size_words(artifact.size))
     return " · ".join(facts)
+
+
+def spoken(turn: Turn) -> str:
+    """What the model said beside its action: an action written as JSON is not shown twice.
+
+    >>> from orion.run import Call, Turn
+    >>> spoken(Turn(text='{"tool": "ocr"}', calls=[Call(tool="ocr")])), spoken(Turn(text="Let me see."))
+    ('', 'Let me see.')
+    """
+    acted = bool(turn.calls) or turn.final is not None
+    return "" if acted and turn.text.lstrip().startswith(("{", "[", "`", "<")) else turn.text
 
 
 def made_by(run: Run) -> list[str]:
