@@ -188,24 +188,27 @@ def rotate_transform(
     ((0.0, -1.0, 640.0, 1.0, 0.0, 0.0), (480, 640))
     """
     _positive(width, height)
-    quarter, rest = divmod(degrees % 360, 90)  # a tiny negative angle gives 360.0, quarter 4
-    if rest == 0:  # exact values: cos(90°) is 6e-17 in floating point
-        cos, sin = ((1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0))[int(quarter) % 4]
-    else:
-        cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    new_width, new_height = (width, height) if not expand else _rotated_size(cos, sin, width, height)
+    # To 15 digits, as Pillow does: cos(90°) is then 0 and not 6e-17, and sizes agree to the pixel.
+    angle = math.radians(degrees % 360)
+    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+    new_width, new_height = width, height
+    if expand and degrees % 180 == 90:
+        new_width, new_height = height, width
+    elif expand and degrees % 180:
+        new_width, new_height = _rotated_size(cos, sin, width, height)
     # Output → input is a turn by the angle in a frame whose y points down.
     c = width / 2 - cos * new_width / 2 + sin * new_height / 2
     f = height / 2 - sin * new_width / 2 - cos * new_height / 2
     # Adding 0.0 turns -0.0 into 0.0, so that the same turn always prints the same.
-    return (cos, -sin + 0.0, c + 0.0, sin, cos, f + 0.0), (new_width, new_height)
+    return (cos + 0.0, -sin + 0.0, c + 0.0, sin + 0.0, cos + 0.0, f + 0.0), (new_width, new_height)
 
 
 def _rotated_size(cos: float, sin: float, width: int, height: int) -> tuple[int, int]:
-    corners = [(x, y) for x in (-width / 2, width / 2) for y in (-height / 2, height / 2)]
-    # Round as Pillow does: centre in the middle of the old image, whole pixels outwards.
-    xs = [round(cos * x + sin * y + width / 2, 9) for x, y in corners]
-    ys = [round(-sin * x + cos * y + height / 2, 9) for x, y in corners]
+    """Whole pixels around the turned corners, which keep the old image's centre."""
+    c = -cos * width / 2 + sin * height / 2 + width / 2
+    f = -sin * width / 2 - cos * height / 2 + height / 2
+    xs = [cos * x - sin * y + c for x in (0, width) for y in (0, height)]
+    ys = [sin * x + cos * y + f for x in (0, width) for y in (0, height)]
     return math.ceil(max(xs)) - math.floor(min(xs)), math.ceil(max(ys)) - math.floor(min(ys))
 
 
