@@ -189,8 +189,8 @@ def rotate_transform(
     """
     _positive(width, height)
     # To 15 digits, as Pillow does: cos(90°) is then 0 and not 6e-17, and sizes agree to the pixel.
-    angle = math.radians(degrees % 360)
-    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+    degrees %= 360
+    cos, sin = round(math.cos(math.radians(degrees)), 15), round(math.sin(math.radians(degrees)), 15)
     new_width, new_height = width, height
     if expand and degrees % 180 == 90:
         new_width, new_height = height, width
