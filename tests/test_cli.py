@@ -165,9 +165,7 @@ def test_a_reached_limit_is_a_partial_answer(tmp_path: Path, invoice: Path, sche
 
 
 def test_ctrl_c_stops_with_what_there_is(tmp_path: Path, invoice: Path) -> None:
-    with FakeServer(
-        [answer(json.dumps({"tool": "open_document", "arguments": {}})), answer("late", before=60.0)]
-    ) as server:
+    with FakeServer(slow_after({"tool": "open_document", "arguments": {}})) as server:
         env = environment(tmp_path, ORION_MODEL_URL=server.url)
         done = orion_interrupted("run", "Total?", invoice, "--json", env=env, when=lambda: turns(server) >= 2)
     assert done.code == INTERRUPTED
