@@ -46,8 +46,8 @@ async def with_httpx(url: str) -> int:
     count = 0
     async with httpx.AsyncClient() as client, client.stream("POST", url + "/chat/completions", json={}) as response:
         async for data in response.aiter_raw():
-            count += data.count(b" word")
-    return count
+            count += data.count(b"\n")
+    return count // 2 - 4  # role, finish reason, usage and [DONE] are no text
 
 
 async def with_openai(url: str) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orion.errors import NotConfigured
+from orion.errors import ModelBroke, ModelUnreachable, NotConfigured
 from orion.openai_model import OpenAIModel, Served
 from orion.profiles import Profile, profile_for
 from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
@@ -135,6 +136,27 @@ class _EmbeddedModel(OpenAIModel):
         self.engine = engine
         self.dialect = "llguidance"
         self.identity = f"embedded {version('xllamacpp')} {engine.gguf} {engine.context}"
+
+    async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
+        try:
+            return await super().complete(ask, seconds=seconds)
+        except (ModelUnreachable, ModelBroke):
+            self._check()
+            raise
+
+    async def stream(self, ask: Ask, *, seconds: float | None = None) -> AsyncGenerator[Delta, None]:
+        try:
+            async with aclosing(super().stream(ask, seconds=seconds)) as deltas:
+                async for delta in deltas:
+                    yield delta
+        except (ModelUnreachable, ModelBroke):
+            self._check()
+            raise
+
+    def _check(self) -> None:
+        """Raises `ModelError` with the engine's last words when its process has ended."""
+        if not self.engine.alive:
+            self.engine.wait(0)
 
     async def close(self) -> None:
         await super().close()

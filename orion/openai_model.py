@@ -25,10 +25,11 @@ DRAIN_SECONDS = 1.0
 """Wait for the end of the body after `[DONE]`, so that the connection can be used again."""
 BLANK_RUN_MAX = 160
 """Blank characters in a row in an answer with a schema; JSON indented by 4, 20 deep, has 80."""
-RUNAWAY_PENALTY = 1.0
+RUNAWAY_PENALTY = 0.3
 """`frequency_penalty` of the one retry after a blank runaway. It grows with every repetition, so a loop of one token
-ends by construction, which a higher temperature or a constant repetition penalty does not assure; and the messages
-stay as they are, so the server's prefix cache holds and templates that insist on alternating roles are content."""
+ends by construction, which a higher temperature or a constant repetition penalty does not assure; it is small, because
+digits of a right answer repeat too. The messages stay as they are: the server's prefix cache holds, and templates that
+insist on alternating roles are content."""
 INFO_SECONDS = 20.0
 """Longest wait for what a server says about itself."""
 
