@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[Any]
 
+Colour = tuple[float, float, float]  # red, green, blue, 0-255
 MIN_TICKS = 3  # numbers in even steps that make a value axis
 STEP_ERROR = 0.08  # of a step, by which a tick may miss its place
 SPACING_ERROR = 0.2  # of the pitch, by which a category may miss its place
@@ -37,8 +38,10 @@ class Chart:
     def text(self) -> str:
         """One line a category."""
         lines = ["bar chart, values printed at the bars:"]
+        known = list(dict.fromkeys(series for bars in self.values.values() for series in bars))
         for category, bars in self.values.items():
-            shown = ", ".join(f"{series}={value}" if series else value for series, value in bars.items())
+            read = {series: bars.get(series, "(not read)") for series in known}
+            shown = ", ".join(f"{series}={value}" if series else value for series, value in read.items())
             lines.append(f"{category}: {shown}")
         if self.axis:
             lines.append(f"value axis from {self.axis[0]} to {self.axis[1]}")
@@ -66,10 +69,10 @@ def read_chart(image: Image.Image, spans: Sequence[Span]) -> Chart | None:
 
     pixels = np.asarray(image.convert("RGB")).astype(np.int16)
     colours = _Colours(pixels)
-    ticks = _value_axis(spans)
-    rest = [span for span in spans if span not in ticks]
-    legend = _legend(rest, colours)
-    rest = [span for span in rest if span not in legend]
+    legend = _legend(spans, colours)
+    rest = [span for span in spans if span not in legend]
+    ticks = _value_axis(rest)
+    rest = [span for span in rest if span not in ticks]
     categories = _categories(rest, ticks)
     if len(categories) < 2:
         return None
@@ -91,9 +94,8 @@ def read_chart(image: Image.Image, spans: Sequence[Span]) -> Chart | None:
     if len(used) < max(2, MIN_SHARE * len(numbers)) or len(values) != len(categories):
         return None
     other = [span.text for span in rest if span not in categories and span not in used]
-    for bars in values.values():
-        order = [series for series in (span.text for span in legend) if series in bars]
-        bars.update({series: bars.pop(series) for series in order})
+    order = [span.text for span in legend] or [""]
+    values = {name: {series: bars[series] for series in order if series in bars} for name, bars in values.items()}
     lowest, highest = (ticks[0].text, ticks[-1].text) if ticks else ("", "")
     return Chart(values, (lowest, highest) if ticks else None, other)
 
@@ -145,20 +147,30 @@ def _categories(spans: Sequence[Span], ticks: Sequence[Span]) -> Row:
     return []
 
 
-def _legend(spans: Sequence[Span], colours: _Colours) -> dict[Span, tuple[float, float, float]]:
-    """Labels with a patch of colour to their left, when there are two or more different ones."""
-    found: dict[Span, tuple[float, float, float]] = {}
-    for span in spans:
-        if number(span.text) is None and (patch := colours.swatch(span)) is not None:
-            found[span] = patch
-    distinct: list[tuple[float, float, float]] = []
-    for colour in found.values():
-        if all(_distance(colour, other) > COLOUR_NEAR / 2 for other in distinct):
-            distinct.append(colour)
-    return found if len(distinct) >= 2 and len(distinct) == len(found) else {}
+def _legend(spans: Sequence[Span], colours: _Colours) -> dict[Span, Colour]:
+    """Labels with a patch of colour to their left, when there are two or more different ones.
+
+    Numbers, e.g. years, count only when they stand under each other: a value at a bar may have another bar beside it.
+    """
+    patches = {span: patch for span in spans if (patch := colours.swatch(span)) is not None}
+    words = {span: patch for span, patch in patches.items() if number(span.text) is None}
+    if _distinct(words):
+        return words
+    for anchor in patches:
+        column = {span: patches[span] for span in patches if abs(span.x0 - anchor.x0) < 0.5 * anchor.height}
+        if _distinct(column):
+            return column
+    return {}
 
 
-def _series(bar: tuple[float, float, float], legend: dict[Span, tuple[float, float, float]]) -> str | None:
+def _distinct(patches: dict[Span, Colour]) -> bool:
+    """True for two or more patches of which no two are alike."""
+    colours = list(patches.values())
+    alike = [_distance(a, b) <= COLOUR_NEAR / 2 for at, a in enumerate(colours) for b in colours[:at]]
+    return len(colours) >= 2 and not any(alike)
+
+
+def _series(bar: Colour, legend: dict[Span, Colour]) -> str | None:
     if not legend:
         return ""
     span = min(legend, key=lambda one: _distance(legend[one], bar))
@@ -180,7 +192,7 @@ class _Colours:
         keys, counts = np.unique(coarse, axis=0, return_counts=True)
         self.background = tuple(float(part) * 16 + 8 for part in keys[int(counts.argmax())])
 
-    def bar(self, label: Span) -> tuple[float, float, float] | None:
+    def bar(self, label: Span) -> Colour | None:
         """The colour just under the middle of a label, or just above it for a bar that hangs down."""
         third = (label.x1 - label.x0) / 6
         x0, x1 = _centre(label) - third, _centre(label) + third
@@ -188,16 +200,14 @@ class _Colours:
         below = self._main(x0, label.y1, x1, label.y1 + height, share=0.4)
         return below or self._main(x0, label.y0 - height, x1, label.y0, share=0.4)
 
-    def swatch(self, label: Span) -> tuple[float, float, float] | None:
+    def swatch(self, label: Span) -> Colour | None:
         """The colour of the patch left of a label."""
         height = label.height
         return self._main(
             label.x0 - 1.6 * height, label.middle - height / 5, label.x0 - 0.2 * height, label.middle + height / 5
         )
 
-    def _main(
-        self, x0: float, y0: float, x1: float, y1: float, share: float = 0.2
-    ) -> tuple[float, float, float] | None:
+    def _main(self, x0: float, y0: float, x1: float, y1: float, share: float = 0.2) -> Colour | None:
         """The most frequent colour that is not background, if it covers a share of the region."""
         import numpy as np
 

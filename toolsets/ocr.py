@@ -29,6 +29,9 @@ EXTRA = "ocr"
 INSTALL = 'pip install "orion-visual-agent[ocr]"'
 
 LONG_SIDE = 2600  # px; larger pictures are reduced to this before reading
+DETECT_SIDE = 1800  # px; lines are looked for in a copy of this size and read in the larger one
+DETECT_SCORE = 0.3  # lone digits score low; whether it is text is settled by reading it
+PAD = 12  # px
 SHORT_SIDE = 900  # px; smaller pictures are enlarged towards this, at most MAX_ENLARGE times
 MAX_ENLARGE = 3.0
 TILE_RATIO = 4.0  # a picture longer than this many times its short side is read in overlapping pieces
@@ -42,6 +45,8 @@ SAMPLE = 8  # lines read both ways to find out which way is up
 TALL = 1.5  # a box this many times higher than wide holds a line that runs up or down
 MIN_EVIDENCE = 4.0  # letters read with confidence before a picture is turned
 MIN_SKEW = 0.2  # degrees
+LONG_LINE, SHORT_LINE = 5.0, 2.0  # length over height of lines whose slope is trusted
+CLEAR_SKEW = 3.0  # degrees; what a short line must slope to count
 MAX_DRIFT = 6.0  # degrees between a line and the median slope
 FAINT = 0.8  # mean confidence under which a second pass on a thresholded copy is made
 
@@ -342,11 +347,13 @@ def _detect(pixels: Pixels) -> list[Pixels]:
     """Corners of each line in px, clockwise from the upper left as it stands in the picture."""
     import cv2
 
+    scale = min(1.0, DETECT_SIDE / max(pixels.shape[:2]))
+    if scale < 1:
+        pixels = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     # The detector misses text that touches the border.
-    pad = 12
-    padded = cv2.copyMakeBorder(pixels, pad, pad, pad, pad, cv2.BORDER_REPLICATE)
-    found = engine()(padded, use_det=True, use_cls=False, use_rec=False).boxes
-    return [] if found is None else [_ordered(quad.astype(float) - pad) for quad in found]
+    padded = cv2.copyMakeBorder(pixels, PAD, PAD, PAD, PAD, cv2.BORDER_REPLICATE)
+    found = engine()(padded, use_det=True, use_cls=False, use_rec=False, box_thresh=DETECT_SCORE).boxes
+    return [] if found is None else [_ordered((quad.astype(float) - PAD) / scale) for quad in found]
 
 
 def _recognise(crops: list[Pixels]) -> list[tuple[str, float]]:
@@ -374,7 +381,7 @@ def _crop(pixels: Pixels, quad: Pixels, quarter: bool) -> Pixels:
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=np.float32)
     matrix = cv2.getPerspectiveTransform(quad.astype(np.float32), corners)
     crop = cv2.warpPerspective(pixels, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    turned: Pixels = np.rot90(crop) if quarter else crop
+    turned: Pixels = np.rot90(crop, 1 if quarter else 0)
     return turned
 
 
@@ -403,7 +410,8 @@ def _thresholded(pixels: Pixels) -> Pixels:
     background = cv2.medianBlur(cv2.dilate(grey, cv2.getStructuringElement(cv2.MORPH_RECT, (9, 9))), min(size, 255))
     even = cv2.divide(grey, background, scale=255)
     spread = cv2.normalize(cv2.medianBlur(even, 3), None, 0, 255, cv2.NORM_MINMAX)
-    return cv2.cvtColor(spread, cv2.COLOR_GRAY2BGR)
+    three: Pixels = cv2.cvtColor(spread, cv2.COLOR_GRAY2BGR)
+    return three
 
 
 def _turn(quad: Pixels, rotation: int, size: tuple[int, int]) -> Pixels:
@@ -415,15 +423,21 @@ def _turn(quad: Pixels, rotation: int, size: tuple[int, int]) -> Pixels:
 
 
 def _slopes(quads: list[Pixels]) -> list[tuple[float, float, float]]:
-    """(degrees counter-clockwise that level the line, its length px, its y px) of lines much longer than high."""
+    """(degrees counter-clockwise that level the line, its length px, its y px) of lines much longer than high.
+
+    Where all lines are short, shorter ones count too, but only a slope that is clear on them.
+    """
     found: list[tuple[float, float, float]] = []
+    short: list[tuple[float, float, float]] = []
     for quad in quads:
         along = (quad[1] - quad[0] + quad[2] - quad[3]) / 2
         length, height = float(math.hypot(*along)), math.dist(quad[0], quad[3])
-        if length > 5 * height:
-            angle = math.degrees(math.atan2(float(along[1]), float(along[0])))
+        angle = math.degrees(math.atan2(float(along[1]), float(along[0])))
+        if length > LONG_LINE * height:
             found.append((angle, length, float(quad[:, 1].mean())))
-    return found
+        elif length > SHORT_LINE * height and abs(angle) > CLEAR_SKEW:
+            short.append((angle, length, float(quad[:, 1].mean())))
+    return found or (short if len(short) > len(quads) / 2 else [])
 
 
 def _median(slopes: list[tuple[float, float, float]]) -> float:
