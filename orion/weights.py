@@ -20,48 +20,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from orion.errors import UserError, WeightsError
-
-Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all, and what is going on in a few words."""
+from orion.weight_sources import CatalogueData, DiskFull, HuggingFace, Progress, Wheels, fetch
 
 LOCK_SECONDS = 1800.0
 """Longest wait for another process that pulls the same model."""
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class HuggingFace(_Data):
-    """One file of a Hugging Face repository at a revision."""
-
-    kind: Literal["huggingface"]
-    repository: str
-    revision: str
-    file: str
-
-
-class Wheel(_Data):
-    """A package that carries a piece of the file: `member` of the wheel, `size` bytes, and the wheel's own sha256."""
-
-    package: str
-    version: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    member: str
-    size: int = Field(ge=1)
-
-
-class Wheels(_Data):
-    """Packages whose members, one after the other, are the file."""
-
-    kind: Literal["wheels"]
-    wheels: tuple[Wheel, ...] = Field(min_length=1)
-
-
-class Entry(_Data):
+class Entry(CatalogueData):
     """One model of the catalogue. `sources` are tried in order."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
@@ -73,10 +41,6 @@ class Entry(_Data):
     """Bytes."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     sources: tuple[Annotated[HuggingFace | Wheels, Field(discriminator="kind")], ...] = Field(min_length=1)
-
-
-class DiskFull(WeightsError):
-    """There is no room for the weights."""
 
 
 def catalogue() -> dict[str, Entry]:
@@ -156,8 +120,6 @@ def pull_entry(entry: Entry, cache_dir: Path, progress: Progress | None = None) 
 
 
 def _pull_locked(entry: Entry, path: Path, report: Progress) -> None:
-    from orion.weight_sources import fetch
-
     part = _part(path)
     if part.is_file() and part.stat().st_size > entry.size:
         part.unlink()

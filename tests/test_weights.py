@@ -23,7 +23,8 @@ import pytest
 
 from orion import weight_sources, weights
 from orion.errors import UserError, WeightsError
-from orion.weights import DiskFull, Entry, HuggingFace, Wheel, Wheels, catalogue, find, model_path, pull_entry, state
+from orion.weight_sources import DiskFull, HuggingFace, Wheel, Wheels
+from orion.weights import Entry, catalogue, find, model_path, pull_entry, state
 
 DATA = b"GGUF" + random.Random(7).randbytes(3_000_000)
 SHA = hashlib.sha256(DATA).hexdigest()
