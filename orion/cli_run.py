@@ -18,7 +18,7 @@ from orion import cli
 from orion import events as ev
 from orion.console import Pen, is_terminal, print_json
 from orion.errors import MediaError, OrionError, UserError
-from orion.live import LiveSteps
+from orion.live import LiveSteps, summary_line
 from orion.run import JSON, Limits, Run
 from orion.words import dump, harmless
 
@@ -67,6 +67,8 @@ def demo(keep: str | None) -> int:
             result = follow(agent, PROMPT, [file], response_format=Invoice)
         if keep:
             result.save(folder)
+        if not is_terminal(sys.stderr):  # there the live steps have ended with this line
+            print(summary_line(result.run, Pen(sys.stderr)), file=sys.stderr)
         print_answer(result.run, sys.stdout)
         if not isinstance(result.output, Invoice):
             _explain_stop(result.run, sys.stderr)
