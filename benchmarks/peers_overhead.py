@@ -16,7 +16,7 @@ def smolagents(url):
     from smolagents import LogLevel, OpenAIServerModel, ToolCallingAgent, tool
 
     @tool
-    def calculate(expression: str) -> str:
+    def add_up(expression: str) -> str:
         """Work out an arithmetic expression exactly.
 
         Args:
@@ -27,7 +27,7 @@ def smolagents(url):
     model = OpenAIServerModel(model_id="fake", api_base=url, api_key="none")
 
     def run(steps):
-        agent = ToolCallingAgent(tools=[calculate], model=model, verbosity_level=LogLevel.OFF, max_steps=steps + 2)
+        agent = ToolCallingAgent(tools=[add_up], model=model, verbosity_level=LogLevel.OFF, max_steps=steps + 2)
         return str(agent.run("Add up the numbers."))
 
     return run
@@ -43,7 +43,7 @@ def pydantic_ai(url):
     agent = Agent(OpenAIChatModel("fake", provider=OpenAIProvider(base_url=url, api_key="none")))
 
     @agent.tool_plain
-    def calculate(expression: str) -> str:
+    def add_up(expression: str) -> str:
         """Work out an arithmetic expression exactly.
 
         Args:

@@ -24,7 +24,7 @@ def show(head: Sequence[str], rows: Sequence[Sequence[object]], title: str = "")
 
 
 def _is_number(cell: object) -> bool:
-    return isinstance(cell, int | float) and not isinstance(cell, bool) or cell in (None, "")
+    return (isinstance(cell, int | float) and not isinstance(cell, bool)) or cell in (None, "")
 
 
 def _text(cell: object) -> str:

@@ -1,0 +1,49 @@
+"""Tasks through Orion on one model: passed, calls, tokens, seconds, invalid calls, dangling ids.
+
+    python -m benchmarks.public [--tier public,dev] [--only inv,scan] [--look off] [--out FOLDER]
+
+Writes `FOLDER/answers.jsonl` and `FOLDER/tasks.jsonl` for the public scorer. `--look off` leaves out the first look, to
+measure what it costs and saves.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.answers import grade, save, show_each, show_sums
+from benchmarks.orion_way import run_all
+from benchmarks.server import add_options, serving
+from benchmarks.tasks import chosen, write
+from orion.run import Limits
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--tier", default="public", help="public, dev, held, separated by commas")
+    parser.add_argument("--only", default="", help="starts of task ids, separated by commas")
+    parser.add_argument("--look", choices=["on", "off"], default="on")
+    parser.add_argument("--toolsets", help="names separated by commas; by default each run chooses its own")
+    parser.add_argument("--seconds", type=float, default=300.0, help="wall-clock limit of one task")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
+    options = parser.parse_args()
+    tasks = chosen(options.tier, options.only)
+    write(options.out, [task for task in tasks if task.tier != "public"])
+    limits = Limits(seconds=options.seconds)
+    if options.look == "off":
+        limits = limits.model_copy(update={"look_tokens": 0})
+    toolsets = options.toolsets.split(",") if options.toolsets else None
+    with serving(options):
+        answers = run_all(tasks, options.out, limits=limits, toolsets=toolsets)
+    grade(answers, tasks)
+    save(options.out / "answers.jsonl", answers)
+    show_each(answers, f"Orion, look {options.look}")
+    tiers = {
+        tier: [a for a, t in zip(answers, tasks, strict=True) if t.tier == tier] for tier in options.tier.split(",")
+    }
+    show_sums({tier: some for tier, some in tiers.items() if some}, "by tier")
+
+
+if __name__ == "__main__":
+    main()
