@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from orion.salvage import Missing, find_calls, find_final, parse_json, split_thi
 from orion.toolkit import ADD_TOOLSET, offer, summaries, usable, waiting
 from orion.toolrun import run_tool
 from orion.types import Message
-from orion.wire import Ask, Reply
+from orion.wire import CUT, Ask, Reply
 from orion.worker import WorkerDied, WorkerError, WorkerTimeout
 
 ARGUMENT_CHARS = 400
@@ -24,6 +25,8 @@ ARGUMENT_CHARS = 400
 ARGUMENT_ITEMS = 32
 READY = "ready"
 """Stands for the answer in an action schema that cannot hold the answer's own."""
+CUT_SHOWN = 200
+"""Characters of a turn that was cut off which stay in the transcript."""
 TRUNCATED = "Your reply was cut off at the token limit, so nothing was done. Reply again, shorter."
 NO_ACTION = "Your reply held no action."
 
@@ -123,13 +126,20 @@ class CallTools:
             usage=reply.usage,
             seconds=reply.seconds,
         )
-        if reply.finish_reason == "length":
-            turn.problem = TRUNCATED
+        if reply.finish_reason in CUT:
+            self._cut_off(turn)
         elif reply.calls:
             self._native_calls(turn, reply)
         else:
             self._salvage(turn)
         return turn
+
+    def _cut_off(self, turn: Turn) -> None:
+        """A turn that is not whole is never acted upon. One that was an answer goes to the output phase."""
+        if re.match(r'\s*\{\s*"final"', turn.text) or (self.native and not turn.calls and self.may_answer()):
+            turn.final = READY
+        else:
+            turn.problem = TRUNCATED
 
     def _native_calls(self, turn: Turn, reply: Reply) -> None:
         for position, native in enumerate(reply.calls):
@@ -169,7 +179,8 @@ class CallTools:
         """The turn as the assistant message of the transcript."""
         if self.native and turn.calls and not turn.salvaged:
             return Message.assistant(turn.text, turn.calls)
-        return Message.assistant(turn.text or turn.reasoning[:ARGUMENT_CHARS] or "(nothing)")
+        text = turn.text if turn.finish_reason not in CUT else f"{turn.text[:CUT_SHOWN]} …"
+        return Message.assistant(text or turn.reasoning[:CUT_SHOWN] or "(nothing)")
 
     async def act(self, turn: Turn) -> list[Observation]:
         """Run the turn's calls, at most `Limits.parallel_tools` at once; observations in the order of the calls."""
@@ -192,7 +203,7 @@ class CallTools:
         return messages
 
     async def _observe(self, call: Call) -> Observation:
-        index = len(self.job.run.steps)
+        index = len(self.job.run.steps) - 1
         self.job.emit(ToolStarted(index, call))
         began = time.monotonic()
         observation = await self._attempt(call)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 import numbers
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -160,7 +161,9 @@ class _Out:
             raise ToolFailed(f"the tool returned the path {value.name!r}, which is no file")
         with value.open("rb") as file:
             kind, media_type = sniff(file.read(SNIFF_BYTES), value.name)
-        return {"path": str(value), "kind": kind, "media_type": media_type, "name": value.name}
+        path = self.scratch / f"{len(self.files)}-{value.name}"
+        shutil.copyfile(value, path)
+        return {"path": str(path), "kind": kind, "media_type": media_type, "name": value.name}
 
 
 def _number(value: numbers.Number) -> JSON:

@@ -16,15 +16,14 @@ from orion.errors import ModelBroke, ModelError, ModelTimeout, ModelUnreachable
 from orion.patience import Deadline, Patience, retry_after
 from orion.profiles import Profile
 from orion.run import JSON
+from orion.runaway import BLANK_RUN_MAX, Watchdog
 from orion.stream import ReplyBuilder, StreamDecoder, reply_of
-from orion.wire import Ask, Delta, Dialect, Reply, request_body, server_error
+from orion.wire import REPETITION, Ask, Delta, Dialect, Reply, request_body, server_error
 
 T = TypeVar("T")
 
 DRAIN_SECONDS = 1.0
 """Wait for the end of the body after `[DONE]`, so that the connection can be used again."""
-BLANK_RUN_MAX = 160
-"""Blank characters in a row in an answer with a schema; JSON indented by 4, 20 deep, has 80."""
 RUNAWAY_PENALTY = 0.3
 """`frequency_penalty` of the one retry after a blank runaway. It grows with every repetition, so a loop of one token
 ends by construction, which a higher temperature or a constant repetition penalty does not assure; it is small, because
@@ -118,16 +117,17 @@ class OpenAIModel:
         return reply_of(data, self.profile.think_tags, patience.elapsed())
 
     async def _collect(self, ask: Ask, patience: Patience) -> Reply:
-        builder, blanks = ReplyBuilder(self.profile.think_tags), 0
+        builder, watchdog = ReplyBuilder(self.profile.think_tags), Watchdog()
         async with aclosing(self._stream(ask, patience)) as deltas:
             async for delta in deltas:
                 builder.add(delta)
-                if not delta.text:
-                    continue
-                rest = len(delta.text.rstrip())
-                blanks = len(delta.text) - rest + (0 if rest else blanks)
-                if blanks > BLANK_RUN_MAX:
+                ran = watchdog.feed(delta.text)
+                if ran == "blanks":
                     raise _Runaway(f"runaway: the model wrote more than {BLANK_RUN_MAX} blanks in a row")
+                if ran == "repetition":
+                    reply = builder.reply(patience.elapsed())
+                    reply.finish_reason = REPETITION
+                    return reply
         return builder.reply(patience.elapsed())
 
     def stream(self, ask: Ask, *, seconds: float | None = None) -> AsyncGenerator[Delta, None]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from orion import prompts
-from orion.actors import CallTools
-from orion.errors import ModelError, SchemaError, Stop
+from orion.actors import CUT_SHOWN, CallTools
+from orion.errors import ModelError, SchemaError, Stop, StopReason
 from orion.events import Answering
 from orion.job import Job
 from orion.run import JSON
 from orion.salvage import Missing, parse_json, split_think
 from orion.schema import OutputSchema
 from orion.types import Message
-from orion.wire import Ask, Reply
+from orion.wire import CUT, Ask, Reply
 
 GRACE_SECONDS = 60.0
 """Time for the answer of a run that already used up its own."""
 NO_ANSWER_AFTER = frozenset({"cancelled", "model_failed", "context_full"})
 """Stop reasons after which the model is not asked again."""
+CUT_OFF = "Your last answer went on without end. Give only what was asked, list each thing once, then stop."
 LOOP_PENALTY = 0.4
 """`frequency_penalty` of the try after an answer that ran to its token limit: such answers mostly repeat themselves."""
 
@@ -50,9 +51,11 @@ async def answer(job: Job, actor: CallTools) -> None:
     if output is not None:
         run.unchecked_by_grammar = list(output.unchecked)
     fields = f"Its fields:\n{output.outline()}" if output else ""
-    message = Message.text("user", prompts.render("answer", fields=fields).rstrip())
+    was_cut = bool(run.steps) and run.steps[-1].turn.finish_reason in CUT
+    text = prompts.render("answer", fields=fields).rstrip()
+    message = Message.text("user", f"{text}\n{CUT_OFF}" if was_cut else text)
+    extra: dict[str, JSON] = {"frequency_penalty": LOOP_PENALTY} if was_cut else {}
     problems: list[str] = []
-    extra: dict[str, JSON] = {}
     for attempt in range(1, run.limits.repairs + 2):
         job.transcript.add(message)
         job.emit(Answering(attempt))
@@ -60,12 +63,13 @@ async def answer(job: Job, actor: CallTools) -> None:
         if reply is None:
             return
         value, problems = _judge(job, reply)
-        job.transcript.add(Message.assistant(reply.text or "(nothing)"))
+        said = reply.text if reply.finish_reason not in CUT else f"{reply.text[:CUT_SHOWN]} …"
+        job.transcript.add(Message.assistant(said or "(nothing)"))
         if not problems:
             run.output = value
             run.stop = run.stop or "answered"
             return
-        extra = {"frequency_penalty": LOOP_PENALTY} if reply.finish_reason == "length" else {}
+        extra = {"frequency_penalty": LOOP_PENALTY} if reply.finish_reason in CUT else {}
         message = Message.text("user", prompts.render("repair", problems="\n".join(f"- {line}" for line in problems)))
     run.stop = run.stop if run.stop not in (None, "answered") else "schema_unsatisfied"
     run.detail = run.detail or "; ".join(problems)
@@ -87,24 +91,30 @@ async def _ask(job: Job, actor: CallTools, output: OutputSchema | None, extra: d
         )
         reply = await job.ask("answer", ask, seconds=max(job.seconds_left(), GRACE_SECONDS))
     except Stop as stop:
-        job.run.stop, job.run.detail = stop.reason, stop.detail
+        _stopped(job, stop.reason, stop.detail)
         return None
     except ModelError as error:
-        job.run.stop, job.run.detail = "model_failed", str(error)
+        _stopped(job, "model_failed", str(error))
         return None
     return reply
+
+
+def _stopped(job: Job, reason: StopReason, detail: str) -> None:
+    """Keep the first reason a run ended for: a limit stays the reason even when the answer then fails too."""
+    if job.run.stop in (None, "answered"):
+        job.run.stop, job.run.detail = reason, detail
 
 
 def _judge(job: Job, reply: Reply) -> tuple[JSON, list[str]]:
     text, _thought = split_think(reply.text)
     if job.output is None:
-        if reply.finish_reason == "length" and text.strip():
+        if reply.finish_reason in CUT and text.strip():
             return text.strip(), []  # a long text that was cut is still the best there is
         return accept(job, text.strip())
     # With thinking switched off some servers put the constrained answer into the reasoning field.
     value = parse_json(text) if text.strip() else parse_json(reply.reasoning)
-    if reply.finish_reason == "length":
-        return None, ["it was cut off at the token limit; list each thing once and stop when there is no more"]
+    if reply.finish_reason in CUT:
+        return None, [CUT_OFF]
     if isinstance(value, Missing):
         return None, ["it is not JSON"]
     return accept(job, value)

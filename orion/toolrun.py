@@ -45,7 +45,7 @@ async def run_tool(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> Obser
             raw = await job.workers.call("orion.marshal:run_call", payload, seconds=seconds)
         else:
             raw = await _in_thread(tool, arguments, files, scratch, seconds)
-        return keep(job, raw)
+        return keep(job, raw, scratch)
 
 
 def _files(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -131,15 +131,22 @@ async def _typed(work: Awaitable[T], seconds: float) -> T:
         raise ToolFailed(f"{type(error).__name__}: {error}") from error
 
 
-def keep(job: Job, raw: Mapping[str, JSON]) -> Observation:
-    """Store a dumped result's files, put their ids into its text and JSON, and cut what is too long to show."""
+def keep(job: Job, raw: Mapping[str, JSON], scratch: Path) -> Observation:
+    """Store a dumped result's files, put their ids into its text and JSON, and cut what is too long to show.
+
+    A worker has seen hostile bytes: only plain files in `scratch` are taken over.
+    """
     text, value = raw["text"], raw["value"]
     made: list[str] = []
     if len(text) > RESULT_CHARS:
         raise ToolFailed(f"the result has {len(text)} characters, more than {RESULT_CHARS}")
     for number, file in enumerate(raw["files"]):
+        path = scratch / Path(file["path"]).name
+        if path.is_symlink() or not path.is_file():
+            raise ToolFailed(f"the tool returned the path {file['path']!r}, which is no file of its own")
         artifact = job.store.add(
-            Path(file["path"]),
+            path,
+            move=True,
             kind=file["kind"],
             media_type=file["media_type"],
             name=file.get("name"),

@@ -14,6 +14,11 @@ from orion.types import Message, encode
 Dialect = Literal["llguidance", "xgrammar", "plain"]
 """The engine behind a server's JSON-schema grammar; "plain" when nothing is known about it."""
 
+REPETITION = "repetition"
+"""`finish_reason` of an answer that was ended because it said the same over and over."""
+CUT = frozenset({"length", REPETITION})
+"""Finish reasons of answers that are not whole: never acted upon."""
+
 ERROR_CHARS_MAX = 600
 """Characters of a server's own error message that are passed on."""
 OVERFLOW_MARKS = (
