@@ -295,6 +295,28 @@ def test_no_weights(tmp_path: Path) -> None:
     check_told(orion("run", "x", env=environment(tmp_path)), NO_MODEL, "fix:", "orion model pull")
 
 
+def test_a_file_that_turns_out_to_be_broken(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.4\n" + b"\x00" * 500)
+    with FakeServer(acting(final("never"))) as server:
+        done = orion("run", "x", broken, env=environment(tmp_path, ORION_MODEL_URL=server.url))
+        assert turns(server) == 0
+    check_told(done, WRONG_USE, "files[0]")
+
+
+def test_a_server_that_breaks_off_in_the_run(tmp_path: Path, invoice: Path) -> None:
+    quick = acting({"tool": "open_document", "arguments": {}})
+
+    def script(request: Request) -> Response:
+        return Response(status=400, body=b"{}") if of_a_run(request) else quick(request)
+
+    with FakeServer(script) as server:
+        done = orion("run", "x", invoice, "--json", env=environment(tmp_path, ORION_MODEL_URL=server.url))
+    assert done.code == NO_MODEL
+    assert json.loads(done.out)["stop"] == "model_failed"
+    assert "stopped (model_failed)" in done.err
+
+
 def test_a_file_that_cannot_be_read_is_told_before_a_missing_model(tmp_path: Path) -> None:
     done = orion("run", "x", tmp_path / "no.pdf", env=environment(tmp_path, ORION_MODEL_URL="http://127.0.0.1:9/v1"))
     check_told(done, WRONG_USE, "no.pdf")
@@ -403,6 +425,7 @@ def test_demo_tells_whether_the_answer_is_the_invoice(tmp_path: Path) -> None:
         done = orion("demo", "--keep", keep, env=env)
     assert (done.code, json.loads(done.out)) == (0, right)
     assert "exactly the invoice" in done.err
+    assert "1 model call" in done.err
     assert (keep / "invoice.pdf").read_bytes() == draw_invoice(truth())
     assert json.loads((keep / "answer.json").read_text()) == right
 

@@ -13,8 +13,9 @@ import pytest
 from orion.doctor_model import Check, model_check
 from orion.settings import Settings
 from orion.weights import catalogue
-from tests.fakeserver import FakeServer
+from tests.fakeserver import FakeServer, answer
 from tests.terminal import environment, orion
+from tests.test_cli import acting
 
 
 @pytest.fixture
@@ -140,3 +141,20 @@ def test_probe_of_a_dead_server_is_a_finding(tmp_path: Path) -> None:
     assert code == 1
     assert checks["probe"]["state"] == "bad"
     assert checks["probe"]["fix"]
+
+
+def test_probe_tells_what_the_model_can_do(tmp_path: Path) -> None:
+    with FakeServer(acting(None)) as server:
+        code, checks = diagnose(environment(tmp_path, ORION_MODEL_URL=server.url), "--probe")
+        assert len(server.chats) >= 2
+    assert code == 0
+    assert checks["probe"]["state"] == "ok"
+    assert "answers bound to a schema yes, parsed tool calls no" in checks["probe"]["text"]
+
+
+def test_probe_of_a_server_that_heeds_nothing_names_the_flags(tmp_path: Path) -> None:
+    with FakeServer(answer("Hello!")) as server:
+        code, checks = diagnose(environment(tmp_path, ORION_MODEL_URL=server.url), "--probe")
+    assert code == 0  # calls in plain text are found too
+    assert checks["probe"]["state"] == "bad"
+    assert "--tool-call-parser" in checks["probe"]["fix"]
