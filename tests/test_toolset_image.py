@@ -162,7 +162,7 @@ def test_no_code_is_an_empty_list() -> None:
 def test_charts_are_read_as_values(names: list[str], series: dict[str, list[float]], form: str) -> None:
     picture = pictures.bar_chart("Output", names, series, form=form, axis="what").convert("RGB")
     reading = ocr.find_lines(picture)
-    chart = charts.read_chart(picture, ocr.level(reading, picture.size)[0])
+    chart = charts.read_chart(picture, ocr.level(reading, picture)[0])
     assert chart is not None
     expected = {name: {key: form.format(series[key][at]) for key in series} for at, name in enumerate(names)}
     assert chart.values == expected

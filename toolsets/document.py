@@ -283,7 +283,7 @@ def _ocr_spans(page: Any) -> tuple[list[Span], float]:
     dpi = _ocr_dpi(page)
     picture = pdf.render(page, dpi)
     reading = ocr.find_lines(picture)
-    spans, _skew = ocr.level(reading, picture.size)
+    spans, _skew = ocr.level(reading, picture)
     return spans, dpi / 72
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from orion.geometry import Box
 from orion.toolsets.charts import read_chart
+from orion.toolsets.deskewing import skew as profile_skew
 from orion.toolsets.layout import Span, lay_out, rows_of
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def read(image: Image.Image) -> OcrText:
     Raises `ImportError` when the `ocr` extra is missing: tools that call this declare it with `needs=NEEDS`.
     """
     reading = find_lines(image)
-    spans, skew = level(reading, image.size)
+    spans, skew = level(reading, image)
     pieces = {id(span): piece for span, piece in zip(spans, reading.pieces, strict=True)}
     ordered = [span for row in rows_of(spans) for span in row]
     width, height = image.size
@@ -147,14 +148,19 @@ def find_lines(image: Image.Image) -> Reading:
     return reading
 
 
-def level(reading: Reading, size: tuple[int, int]) -> tuple[list[Span], float]:
+def level(reading: Reading, image: Image.Image) -> tuple[list[Span], float]:
     """Boxes of the lines as they would stand in the upright, levelled picture (px), and the skew in degrees.
 
-    In a photo taken at an angle the slope changes from top to bottom, so it is fitted as a line over y.
+    In a photo taken at an angle the slope changes from top to bottom, so it is fitted as a line over y. Where no line
+    is long enough to tell, the profile of the whole picture does.
     """
-    turned = [_ordered(_turn(piece.quad, reading.rotation, size)) for piece in reading.pieces]
+    turned = [_ordered(_turn(piece.quad, reading.rotation, image.size)) for piece in reading.pieces]
     slopes = _slopes([quad for quad, piece in zip(turned, reading.pieces, strict=True) if not piece.across])
-    skew = _median(slopes)
+    if slopes or len(turned) < 2:
+        skew = _median(slopes)
+    else:
+        upright = image.rotate(reading.rotation, expand=True) if reading.rotation else image
+        skew = profile_skew(upright, CLEAR_SKEW)
     drift = _drift(slopes, skew)
     cos, sin = math.cos(math.radians(skew)), math.sin(math.radians(skew))
     spans = []
