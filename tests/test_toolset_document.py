@@ -103,6 +103,13 @@ def test_tables_of_a_scan(tmp_path: Path) -> None:
     ]
 
 
+def test_tables_without_entries_are_marked(tmp_path: Path) -> None:
+    claims = drawn.Table("Claims", ["Claim", "Date", "Amount"], [["No results", "", ""]])
+    first, second = document.extract_tables(saved(tmp_path, drawn.report_pdf([drawn.Page("P", [STOCK_A, claims])])))
+    assert (first.empty, second.empty) == (False, True)
+    assert second.for_model() == "table on page 1 without entries, headings: Claim | Date | Amount"
+
+
 def test_prose_is_no_table(tmp_path: Path) -> None:
     lines = [
         "The pumps were run for six hours each, and the readings",

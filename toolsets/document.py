@@ -38,9 +38,18 @@ class Table(BaseModel):
     box: Box
     ruled: bool
 
+    @property
+    def empty(self) -> bool:
+        """True for headings over a single remark such as "no results"."""
+        body = [sum(bool(cell) for cell in row) for row in self.rows[1:]]
+        return len(self.rows[0]) >= 3 and body == [1]
+
     def for_model(self) -> str:
         """The cells, one row a line."""
-        head = f"table on page {self.page}, {len(self.rows)} rows x {len(self.rows[0])} columns:"
+        columns = len(self.rows[0])
+        if self.empty:
+            return f"table on page {self.page} without entries, headings: {' | '.join(self.rows[0])}"
+        head = f"table on page {self.page}, {len(self.rows)} rows x {columns} columns:"
         return "\n".join([head, *(" | ".join(row) for row in self.rows)])
 
 

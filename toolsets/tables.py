@@ -12,6 +12,7 @@ from orion.toolsets.layout import Row, Span, cells_of, is_number, rows_of
 
 ROW_GAP = 2.2  # rows farther apart than this many row heights do not belong to one table
 PROSE = 34  # mean characters of a cell beyond which aligned text is taken for columns of prose
+WRAP_GAP = 1.0  # a lone cell this many heights under a row may still belong to it
 ONE_LINE = 1.4  # a row starting within this many heights of the last one may continue it
 
 
@@ -99,10 +100,12 @@ def _runs(rows: list[Row]) -> list[list[Row]]:
 def _wrapped(run: list[Row], cell: Span) -> bool:
     """A lone cell right under the last row and inside one of its columns, with other rows to compare with."""
     last = run[-1]
-    if cell.y0 - max(one.y1 for one in last) > 0.6 * cell.height:
+    if cell.y0 - max(one.y1 for one in last) > WRAP_GAP * cell.height:
         return False
     columns = _columns(run)
-    inside = [left - cell.height <= cell.x0 and cell.x1 <= right + cell.height for left, right in columns]
+    starts = [left for left, _right in columns]
+    ends = [*starts[1:], columns[-1][1] + cell.height] if columns else []
+    inside = [left - cell.height <= cell.x0 and cell.x1 < end for left, end in zip(starts, ends, strict=True)]
     return len(columns) >= 2 and any(inside)
 
 
