@@ -118,7 +118,7 @@ class WeightsError(OrionError):
     """Model weights could not be had or failed their hash check; the message names every source tried."""
 
 
-class Stop(Exception):  # noqa: N818 - not an error: it carries the reason a run ends
+class Stop(Exception):
     """Ends a run from anywhere inside the loop; the best partial answer is still assembled."""
 
     def __init__(self, reason: StopReason, detail: str = "") -> None:

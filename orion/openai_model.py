@@ -141,7 +141,7 @@ class OpenAIModel:
         self, ask: Ask, patience: Patience | None, seconds: float | None = None
     ) -> AsyncGenerator[Delta, None]:
         patience = patience or self._patience(seconds)
-        body = request_body(ask, self.name, stream=True, defaults=self.profile.no_thinking)
+        body = request_body(ask, self.name, stream=True, defaults=self.profile.no_thinking, dialect=self.dialect)
         response = await self._open(body, patience, stream=True)
         decoder, deadline = StreamDecoder(self.profile.think_tags), Deadline(patience.deadline)
         try:
@@ -224,7 +224,7 @@ class OpenAIModel:
         if status == 200:
             with suppress(ValueError, KeyError, TypeError):  # another server may mean anything by /props
                 context = int(json.loads(data)["default_generation_settings"]["n_ctx"])
-                self.dialect = "llguidance"
+                self.dialect = "llamacpp"
                 return context
         return next((served.context for served in await self.served() if served.name == self.name), None)
 

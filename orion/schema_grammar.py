@@ -28,11 +28,13 @@ class Support:
     length_beside_pattern: bool = False
 
 
-# llguidance: measured through response_format on xllamacpp 2026.10.11549 (llama.cpp build 11549) by asking a model to
+# llamacpp: measured through response_format on xllamacpp 2026.10.11549 (llama.cpp build 11549) by asking a model to
 # write values that break each keyword. Kept: length, item count, integer bounds, four formats, prefixItems. Accepted
 # but not enforced: pattern, number bounds, multipleOf, uniqueItems, contains, not, if, propertyNames, property counts,
 # dependentRequired, other formats, keywords beside $ref. Broken: allOf of scalars (gives an object), patternProperties
 # (gives {}), the reference "#", anchors, boolean schemas (400).
+# llguidance: the embedded engine's own grammar field, held to the same table: it binds more (a pattern, say), but a
+# small model bound by a pattern or multipleOf was seen to write digits without end.
 # xgrammar: what vLLM's own check of a schema lets through (multipleOf, uniqueItems, contains and patternProperties
 # beside properties are refused or handed to another backend; a length beside a pattern or format is dropped silently).
 # plain: a server nothing is known about gets the structure only.
@@ -43,6 +45,7 @@ _VLLM_FORMATS = frozenset(
 )
 SUPPORT: dict[Dialect, Support] = {
     "llguidance": Support(frozenset({*_LENGTHS, "prefixItems"}), _CLOCK, frozenset({"integer"})),
+    "llamacpp": Support(frozenset({*_LENGTHS, "prefixItems"}), _CLOCK, frozenset({"integer"})),
     "xgrammar": Support(
         frozenset({*_LENGTHS, "prefixItems"}), _VLLM_FORMATS, frozenset({"integer", "number"}), pattern=True
     ),
