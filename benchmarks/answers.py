@@ -47,16 +47,18 @@ class Answer:
         return {"id": self.id, "content": self.content, "seconds": round(self.seconds, 2), "error": self.error}
 
 
-def grade(answers: Sequence[Answer], tasks: Sequence[Task]) -> None:
-    """Fills in `passed` and `fails` by the public scorer."""
-    score = scorer()
-    by_id = {task.id: task for task in tasks}
-    for answer in answers:
-        content = answer.content
-        verdict = score(by_id[answer.id].line(), {"id": answer.id, "content": content}) if content is not None else None
-        answer.passed = bool(verdict and verdict["ok"])
-        state = [verdict["json"]] if verdict and verdict["json"] != "ok" else []
-        answer.fails = "; ".join([*state, *verdict["fails"]]) if verdict else "no answer"
+def graded(answer: Answer, task: Task) -> Answer:
+    """The answer with `passed` and `fails` filled in by the public scorer; also prints a line about it."""
+    if answer.content is None:
+        answer.passed, answer.fails = False, "no answer"
+    else:
+        verdict = scorer()(task.line(), {"id": answer.id, "content": answer.content})
+        state = [verdict["json"]] if verdict["json"] != "ok" else []
+        answer.passed, answer.fails = verdict["ok"], "; ".join([*state, *verdict["fails"]])
+    mark = "pass" if answer.passed else "FAIL"
+    why = "" if answer.passed else f" {answer.error} {answer.fails}"
+    print(f"  {mark} {task.id}: {answer.calls} calls, {answer.tokens} tokens, {answer.seconds:.0f} s{why}", flush=True)
+    return answer
 
 
 def save(path: Path, answers: Sequence[Answer]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import orion_way, plain, smolagents_way
-from benchmarks.answers import Answer, grade, save, show_each, show_sums
+from benchmarks.answers import Answer, graded, save, show_each, show_sums
 from benchmarks.server import Server, add_options, serving
 from benchmarks.table import show
 from benchmarks.task import Task
@@ -31,8 +31,7 @@ async def pasted(tasks: Sequence[Task], text: Callable[[Task], str]) -> list[Ans
     answers = []
     try:
         for task in tasks:
-            answers.append(await plain.ask(model, task, text(task)))
-            print(f"  {task.id}: {answers[-1].seconds:.0f} s", flush=True)
+            answers.append(graded(await plain.ask(model, task, text(task)), task))
     finally:
         await model.close()
     return answers
@@ -45,7 +44,7 @@ def run_way(way: str, tasks: Sequence[Task], options: argparse.Namespace, server
     if way == "ocr":
         return asyncio.run(pasted(tasks, plain.ocr_text))
     if way == "orion":
-        return orion_way.run_all(tasks, options.out, limits=Limits(seconds=options.seconds))
+        return list(orion_way.run_all(tasks, options.out, limits=Limits(seconds=options.seconds)))
     if way == "smolagents":
         work = smolagents_way.run_all(tasks, options.out, server, options.peers_python, options.agent, options.seconds)
         return asyncio.run(work)
@@ -71,7 +70,6 @@ def main() -> None:
         for way in options.ways.split(","):
             print(way, flush=True)
             answers = run_way(way, tasks, options, server)
-            grade(answers, tasks)
             save(options.out / f"answers_{way}.jsonl", answers)
             ways[way] = answers
     for way, answers in ways.items():

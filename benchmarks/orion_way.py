@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.answers import Answer
+from benchmarks.answers import Answer, graded
 from benchmarks.task import Task
 from benchmarks.tasks import place
 from orion import Orion
@@ -21,15 +21,12 @@ INVALID = ("unknown_tool", "bad_arguments")
 
 def run_all(
     tasks: Sequence[Task], folder: Path, *, limits: Limits, toolsets: Sequence[str] | None = None
-) -> list[Answer]:
-    """Every task in one `Orion`; files and traces go to `folder`."""
-    answers = []
+) -> Iterator[Answer]:
+    """Every task in one `Orion`, graded as it comes; files and traces go to `folder`."""
     with Orion(limits=limits, store=folder / "store") as agent:
         agent.run("Say hello.", toolsets=["core"], limits=Limits(steps=1, answer_tokens=16))  # the server's first probe
         for task in tasks:
-            answers.append(one(agent, task, folder, toolsets))
-            print(f"  {task.id}: {answers[-1].calls} calls, {answers[-1].seconds:.0f} s", flush=True)
-    return answers
+            yield graded(one(agent, task, folder, toolsets), task)
 
 
 def one(agent: Orion, task: Task, folder: Path, toolsets: Sequence[str] | None) -> Answer:
@@ -47,7 +44,9 @@ def one(agent: Orion, task: Task, folder: Path, toolsets: Sequence[str] | None) 
     answer.content = run.output
     answer.calls = run.usage.calls
     answer.prompt_tokens = run.usage.prompt_tokens
-    answer.first_prompt_tokens = run.steps[0].turn.usage.prompt_tokens if run.steps else None
+    answer.first_prompt_tokens = next(
+        (s.turn.usage.prompt_tokens for s in run.steps if s.turn.usage.prompt_tokens), None
+    )
     answer.completion_tokens = run.usage.completion_tokens
     answer.invalid = invalid(run)
     answer.dangling = dangling(run)

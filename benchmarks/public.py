@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.answers import grade, save, show_each, show_sums
+from benchmarks.answers import Answer, save, show_each, show_sums
 from benchmarks.orion_way import run_all
 from benchmarks.server import add_options, serving
+from benchmarks.task import Task
 from benchmarks.tasks import chosen, write
 from orion.run import Limits
 
@@ -34,13 +35,21 @@ def main() -> None:
     if options.look == "off":
         limits = limits.model_copy(update={"look_tokens": 0})
     toolsets = options.toolsets.split(",") if options.toolsets else None
-    with serving(options):
-        answers = run_all(tasks, options.out, limits=limits, toolsets=toolsets)
-    grade(answers, tasks)
+    answers: list[Answer] = []
+    try:
+        with serving(options):
+            for answer in run_all(tasks, options.out, limits=limits, toolsets=toolsets):
+                answers.append(answer)
+    finally:  # what was answered before a failure or Ctrl-C is worth keeping
+        report(answers, tasks, options)
+
+
+def report(answers: list[Answer], tasks: list[Task], options: argparse.Namespace) -> None:
+    """Saves the answers and prints the tables."""
     save(options.out / "answers.jsonl", answers)
     show_each(answers, f"Orion, look {options.look}")
     tiers = {
-        tier: [a for a, t in zip(answers, tasks, strict=True) if t.tier == tier] for tier in options.tier.split(",")
+        tier: [a for a, t in zip(answers, tasks, strict=False) if t.tier == tier] for tier in options.tier.split(",")
     }
     show_sums({tier: some for tier, some in tiers.items() if some}, "by tier")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers import Answer
+from benchmarks.answers import Answer, graded
 from benchmarks.orion_way import REFERENCE
 from benchmarks.server import Server
 from benchmarks.task import Task
@@ -49,9 +49,8 @@ async def run_all(
             await _say(process, {"url": server.url, "name": server.name, "key": server.key})
             for task in tasks:
                 job = await _job(model, task, folder, workers)
-                answers.append(await _one(process, job, task, seconds))
+                answers.append(graded(await _one(process, job, task, seconds), task))
                 job.trace.close()
-                print(f"  {task.id}: {answers[-1].calls} calls, {answers[-1].seconds:.0f} s", flush=True)
         finally:
             if process.returncode is None:
                 process.kill()

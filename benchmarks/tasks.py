@@ -12,6 +12,7 @@ import importlib.util
 import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -88,6 +89,7 @@ def place(task: Task, folder: Path) -> Path:
     return path
 
 
+@cache
 def scorer() -> Callable[[dict[str, Any], dict[str, Any] | None], dict[str, Any]]:
     """`score(task line, answer line)` of the public scorer."""
     spec = importlib.util.spec_from_file_location("check", PUBLIC / "check.py")
