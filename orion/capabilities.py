@@ -10,11 +10,12 @@ import struct
 import tempfile
 import time
 import zlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from orion.errors import ContextOverflow, ModelBroke, ModelError
 from orion.model import Ask, Model, OpenAIModel, Reply
+from orion.profiles import Capabilities
 from orion.run import JSON
 from orion.types import Message
 
@@ -28,17 +29,9 @@ PIXELS = 448
 IMAGE_TOKENS_MIN = 48
 """A prompt with the picture that counts fewer tokens did not hold it: every known family needs 196 or more."""
 
+__all__ = ["Capabilities", "probe"]
+
 log = logging.getLogger("orion")
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """`schema`: answers are bound to a JSON schema. `tools`: calls arrive parsed. `context`: tokens, None if untold."""
-
-    schema: bool
-    tools: bool
-    images: bool
-    context: int | None
 
 
 async def probe(model: Model, cache_dir: Path | None = None) -> Capabilities:

@@ -14,6 +14,7 @@ from orion.run import Run, Usage
 from orion.schema import OutputSchema
 from orion.tools import Tool, Toolset
 from orion.trace import Purpose, TraceWriter
+from orion.wire import REPETITION
 from orion.worker import WorkerPool
 
 
@@ -78,6 +79,8 @@ class Job:
     async def ask(self, purpose: Purpose, ask: Ask, *, seconds: float) -> Reply:
         """One model call, counted and traced. Raises `ModelError`."""
         reply = await self.model.complete(ask, seconds=seconds)
+        if reply.finish_reason == REPETITION and not reply.usage.prompt_tokens:
+            reply.usage.prompt_tokens = self.transcript.tokens(ask.messages)
         self.count(ask, reply.usage)
         self.trace.reply(purpose, reply)
         return reply

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from orion.errors import ModelBroke, ModelUnreachable, NotConfigured
 from orion.openai_model import OpenAIModel, Served
-from orion.profiles import Profile, profile_for
+from orion.profiles import Capabilities, Profile, profile_for
 from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
 
 if TYPE_CHECKING:
@@ -135,6 +135,9 @@ class _EmbeddedModel(OpenAIModel):
         )
         self.engine = engine
         self.dialect = "llguidance"
+        # Known, so that the first start need not ask: the engine binds schemas, its tool calls are not dependable,
+        # and no model of the catalogue sees images.
+        self.capabilities = Capabilities(schema=True, tools=False, images=False, context=engine.context)
         self.identity = f"embedded {version('xllamacpp')} {engine.gguf} {engine.context}"
 
     async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:

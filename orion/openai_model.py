@@ -117,16 +117,18 @@ class OpenAIModel:
         return reply_of(data, self.profile.think_tags, patience.elapsed())
 
     async def _collect(self, ask: Ask, patience: Patience) -> Reply:
-        builder, watchdog = ReplyBuilder(self.profile.think_tags), Watchdog()
+        builder, watchdog, pieces = ReplyBuilder(self.profile.think_tags), Watchdog(), 0
         async with aclosing(self._stream(ask, patience)) as deltas:
             async for delta in deltas:
                 builder.add(delta)
+                pieces += bool(delta.text)
                 ran = watchdog.feed(delta.text)
                 if ran == "blanks":
                     raise _Runaway(f"runaway: the model wrote more than {BLANK_RUN_MAX} blanks in a row")
                 if ran == "repetition":
                     reply = builder.reply(patience.elapsed())
                     reply.finish_reason = REPETITION
+                    reply.usage.completion_tokens = pieces  # a server counts only answers that it ends itself
                     return reply
         return builder.reply(patience.elapsed())
 

@@ -1,10 +1,11 @@
-"""What is true of a model family, as data: how to ask it for actions, how it thinks, what an image costs it."""
+"""What is true of a model, as data: of its family (a profile), and of one server (its capabilities)."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Literal
@@ -104,6 +105,16 @@ class Profile(_Data):
     """Images of one request, if the family has a limit."""
     chars_per_token: float = 3.5
     """Characters of English prose and JSON a token; a careful (low) estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """`schema`: answers are bound to a JSON schema. `tools`: calls arrive parsed. `context`: tokens, None if untold."""
+
+    schema: bool
+    tools: bool
+    images: bool
+    context: int | None
 
 
 def profile_for(name: str) -> Profile:

@@ -18,10 +18,11 @@ from orion.capabilities import Capabilities
 from orion.context import Transcript
 from orion.errors import OrionError, SchemaError, UserError
 from orion.events import Attached, Event, Selected, Started
+from orion.fetch import FetchLimits
 from orion.job import Job
 from orion.look import describe, look
 from orion.loop import loop
-from orion.media import intake
+from orion.media import MediaLimits, intake
 from orion.model import Model
 from orion.output import answer
 from orion.result import Result
@@ -91,7 +92,7 @@ async def perform(
     job = Job(run, model, kept, workers, catalogue, transcript, trace, emit, local=local)
     emit(Started(run.id, model.name, tuple(request.toolsets or ())))
     trace.start(run)
-    work = asyncio.create_task(_work(job, request, capabilities))
+    work = asyncio.create_task(_work(job, request, capabilities, settings))
     try:
         await _until(work, stop)
         if stop is not None and stop.is_set() and not work.done():
@@ -114,9 +115,9 @@ async def perform(
     return Result(run, kept, trace.path, _load(run, request.format), made)
 
 
-async def _work(job: Job, request: Request, capabilities: Capabilities) -> None:
+async def _work(job: Job, request: Request, capabilities: Capabilities, settings: Settings) -> None:
     run = job.run
-    await _attach(job, request)
+    await _attach(job, request, media_limits(settings))
     if request.format.schema is not None:
         job.output = OutputSchema.prepare(request.format.schema, dialect=job.model.dialect)
         job.output_refers = job.output.refers
@@ -138,10 +139,19 @@ async def _work(job: Job, request: Request, capabilities: Capabilities) -> None:
     await answer(job, actor)
 
 
-async def _attach(job: Job, request: Request) -> None:
+def media_limits(settings: Settings) -> MediaLimits:
+    """The limits of intake as the settings say."""
+    everywhere = ("0.0.0.0/0", "::/0") if settings.fetch_private else ()
+    fetch = FetchLimits.model_validate(
+        {"bytes": settings.fetch_mb * 1_000_000, "ports": settings.fetch_ports, "allow_addresses": everywhere}
+    )
+    return MediaLimits(fetch=fetch)
+
+
+async def _attach(job: Job, request: Request, limits: MediaLimits) -> None:
     for number, source in enumerate(request.files):
         try:
-            artifact = await intake(source, job.store, job.workers)
+            artifact = await intake(source, job.store, job.workers, limits)
         except OrionError as error:
             error.param = error.param or f"files[{number}]"
             raise

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
-from orion.capabilities import Capabilities
 from orion.errors import ModelBroke
-from orion.profiles import Profile, profile_for
+from orion.profiles import Capabilities, Profile, profile_for
 from orion.run import JSON, Usage
 from orion.types import encode
 from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
