@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from orion.errors import MediaError, UserError
 from orion.geometry import IDENTITY, Box, Transform, compose, map_box
@@ -68,6 +68,13 @@ class Artifact(BaseModel):
     parent: str | None = None
     transform: Transform | None = None
     meta: dict[str, JSON] = Field(default_factory=dict)
+    _store: ArtifactStore | None = PrivateAttr(default=None)
+    """The store it came from, so that it can show itself in a notebook."""
+
+    def _repr_html_(self) -> str:
+        from orion.notebook import artifact_html
+
+        return artifact_html(self, self._store)
 
 
 class ArtifactStore:
@@ -312,6 +319,7 @@ class ArtifactStore:
             except ValidationError:
                 log.warning("%s: dropped an unreadable line of %d bytes", self._index, len(line))
                 continue
+            artifact._store = self
             self._known[artifact.id] = artifact
         if torn and opening:
             log.warning("%s: the last line was cut (%d bytes); dropped it", self._index, len(torn))

@@ -85,9 +85,13 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the final answer as it is made."""
+    """A piece of what the model is writing, as it comes.
+
+    `answer` is true in the separate call for the final answer; in a turn the text is the action as the model words it.
+    """
 
     text: str
+    answer: bool
 
 
 @dataclass(frozen=True, slots=True)

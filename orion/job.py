@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from orion.artifacts import Artifact, ArtifactStore
 from orion.context import Transcript
-from orion.events import Event
+from orion.events import Event, TextDelta
 from orion.model import Ask, Model, Reply
 from orion.run import Run, Usage
 from orion.schema import OutputSchema
@@ -77,8 +77,12 @@ class Job:
         return OutputSchema.prepare(self.output.schema, dialect=self.model.dialect, ids=ids or {"none": []})
 
     async def ask(self, purpose: Purpose, ask: Ask, *, seconds: float) -> Reply:
-        """One model call, counted and traced. Raises `ModelError`."""
-        reply = await self.model.complete(ask, seconds=seconds)
+        """One model call, shown as it comes, counted and traced. Raises `ModelError`."""
+
+        def on_text(text: str) -> None:
+            self.emit(TextDelta(text, purpose == "answer"))
+
+        reply = await self.model.complete(ask, seconds=seconds, on_text=on_text)
         if reply.finish_reason == REPETITION and not reply.usage.prompt_tokens:
             reply.usage.prompt_tokens = self.transcript.tokens(ask.messages)
         self.count(ask, reply.usage)

@@ -20,7 +20,7 @@ from orion.patience import Patience, retry_after
 from orion.profiles import Profile
 from orion.run import JSON
 from orion.stream import ReplyBuilder, StreamDecoder
-from orion.wire import Ask, Delta, Dialect, Reply, options, server_error
+from orion.wire import Ask, Delta, Dialect, OnText, Reply, options, server_error
 
 DEFAULT_CONTEXT = 32768
 """Context in tokens of a model litellm's own table does not know."""
@@ -55,13 +55,15 @@ class LiteLLMModel:
         self.identity = url or "litellm"
         self._key = key
 
-    async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
-        """The whole answer. Raises as `OpenAIModel.complete` does."""
+    async def complete(self, ask: Ask, *, seconds: float | None = None, on_text: OnText | None = None) -> Reply:
+        """The whole answer; `on_text` sees it in one piece. Raises as `OpenAIModel.complete` does."""
         patience = self._patience(seconds)
         answer = await self._ask(ask, patience, stream=False)
         builder = ReplyBuilder(self.profile.think_tags)
         for delta in StreamDecoder(self.profile.think_tags).whole(answer.model_dump()):
             builder.add(delta)
+            if on_text is not None and delta.text:
+                on_text(delta.text)
         return builder.reply(patience.elapsed())
 
     async def stream(self, ask: Ask, *, seconds: float | None = None) -> AsyncGenerator[Delta, None]:

@@ -82,6 +82,7 @@ class LiveSteps:
 
     def _turn(self, event: ev.TurnEnded) -> None:
         self._thought[event.index] = event.turn.seconds
+        self._written = 0
         if event.turn.problem:
             problem = shorten(event.turn.problem, RESULT_CHARS)
             self._print(f"{event.index + 1:>5}  {self._pen.yellow('no usable action')} {problem}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from orion.errors import ModelBroke, ModelUnreachable, NotConfigured
 from orion.openai_model import OpenAIModel, Served
 from orion.profiles import Capabilities, Profile, profile_for
-from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
+from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, OnText, Reply
 
 if TYPE_CHECKING:
     from orion.engine import Engine
@@ -36,8 +36,8 @@ class Model(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
-        """The whole answer, within `seconds`. Raises `ModelError` and its subclasses."""
+    async def complete(self, ask: Ask, *, seconds: float | None = None, on_text: OnText | None = None) -> Reply:
+        """The whole answer, within `seconds`; `on_text` sees it grow. Raises `ModelError` and its subclasses."""
         ...
 
     def stream(self, ask: Ask, *, seconds: float | None = None) -> AsyncGenerator[Delta, None]:
@@ -140,9 +140,9 @@ class _EmbeddedModel(OpenAIModel):
         self.capabilities = Capabilities(schema=True, tools=False, images=False, context=engine.context)
         self.identity = f"embedded {version('xllamacpp')} {engine.gguf} {engine.context}"
 
-    async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
+    async def complete(self, ask: Ask, *, seconds: float | None = None, on_text: OnText | None = None) -> Reply:
         try:
-            return await super().complete(ask, seconds=seconds)
+            return await super().complete(ask, seconds=seconds, on_text=on_text)
         except (ModelUnreachable, ModelBroke):
             self._check()
             raise

@@ -18,7 +18,7 @@ from orion.profiles import Profile
 from orion.run import JSON
 from orion.runaway import BLANK_RUN_MAX, Watchdog
 from orion.stream import ReplyBuilder, StreamDecoder, reply_of
-from orion.wire import REPETITION, Ask, Delta, Dialect, Reply, request_body, server_error
+from orion.wire import REPETITION, Ask, Delta, Dialect, OnText, Reply, request_body, server_error
 
 T = TypeVar("T")
 
@@ -80,8 +80,8 @@ class OpenAIModel:
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
-        """The whole answer. With a schema it is streamed inside, so that an endless run of blanks is cut short.
+    async def complete(self, ask: Ask, *, seconds: float | None = None, on_text: OnText | None = None) -> Reply:
+        """The whole answer. With a schema it is streamed inside, so that an endless answer is cut short.
 
         Raises `ModelUnreachable`, `ModelTimeout`, `ModelBroke`, `ContextOverflow` or `ModelError`.
         """
@@ -89,10 +89,10 @@ class OpenAIModel:
         aborted = 0
         while True:
             try:
-                if ask.schema is None:
+                if ask.schema is None and on_text is None:
                     reply = await self._whole(ask, patience)
                 else:
-                    reply = await self._collect(ask, patience)
+                    reply = await self._collect(ask, patience, on_text)
             except _Runaway:
                 aborted += 1
                 if aborted > 1:
@@ -116,13 +116,15 @@ class OpenAIModel:
             await response.aclose()
         return reply_of(data, self.profile.think_tags, patience.elapsed())
 
-    async def _collect(self, ask: Ask, patience: Patience) -> Reply:
+    async def _collect(self, ask: Ask, patience: Patience, on_text: OnText | None) -> Reply:
         builder, watchdog, pieces = ReplyBuilder(self.profile.think_tags), Watchdog(), 0
         async with aclosing(self._stream(ask, patience)) as deltas:
             async for delta in deltas:
                 builder.add(delta)
                 pieces += bool(delta.text)
-                ran = watchdog.feed(delta.text)
+                if on_text is not None and delta.text:
+                    on_text(delta.text)
+                ran = watchdog.feed(delta.text) if ask.schema is not None else None
                 if ran == "blanks":
                     raise _Runaway(f"runaway: the model wrote more than {BLANK_RUN_MAX} blanks in a row")
                 if ran == "repetition":

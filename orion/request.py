@@ -128,8 +128,9 @@ async def _work(job: Job, request: Request, capabilities: Capabilities, settings
         asked = False
     else:
         asked = await select(job)
-    offer(job, [YOURS])
-    job.emit(Selected(tuple(name for name in run.toolsets if name != YOURS or job.local), asked))
+    if job.local:
+        offer(job, [YOURS])
+    job.emit(Selected(tuple(run.toolsets), asked))
     job.trace.looks(run)
     native = capabilities.tools and (job.model.profile.actions == "native" or not capabilities.schema)
     actor = CallTools(job, native=native, sees=capabilities.images)

@@ -8,7 +8,7 @@ from orion.errors import ModelBroke
 from orion.profiles import Capabilities, Profile, profile_for
 from orion.run import JSON, Usage
 from orion.types import encode
-from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, Reply
+from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, OnText, Reply
 
 ScriptedCalls = Sequence[tuple[str, Mapping[str, JSON]]]
 ScriptedReply = Reply | str | ScriptedCalls | BaseException
@@ -51,8 +51,14 @@ class ScriptedModel:
         self.closed = False
         self._replies = iter(replies)
 
-    async def complete(self, ask: Ask, *, seconds: float | None = None) -> Reply:
+    async def complete(self, ask: Ask, *, seconds: float | None = None, on_text: OnText | None = None) -> Reply:
         """The next reply of the script."""
+        reply = self._next(ask)
+        if on_text is not None and reply.text:
+            on_text(reply.text)
+        return reply
+
+    def _next(self, ask: Ask) -> Reply:
         self.asks.append(ask)
         reply = next(self._replies, None)
         if reply is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +22,9 @@ REPETITION = "repetition"
 """`finish_reason` of an answer that was ended because it said the same over and over."""
 CUT = frozenset({"length", REPETITION})
 """Finish reasons of answers that are not whole: never acted upon."""
+
+OnText = Callable[[str], None]
+"""Called with each piece of an answer's text as it comes."""
 
 ERROR_CHARS_MAX = 600
 """Characters of a server's own error message that are passed on."""
