@@ -69,7 +69,13 @@ class Artifact(BaseModel):
     transform: Transform | None = None
     meta: dict[str, JSON] = Field(default_factory=dict)
     _store: ArtifactStore | None = PrivateAttr(default=None)
-    """The store it came from, so that it can show itself in a notebook."""
+    """The store it came from, so that it can show itself in a notebook; no part of its value."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Artifact) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.sha256))
 
     def _repr_html_(self) -> str:
         from orion.notebook import artifact_html
@@ -153,7 +159,7 @@ class ArtifactStore:
             )
             self._append(index, artifact)
             self._catch_up()
-            return artifact
+            return self._known[artifact_id]
 
     def keep(self, data: bytes | os.PathLike[str], *, move: bool = False) -> tuple[str, int]:
         """Store bytes without an id, such as the original of a converted image: (sha256, size in bytes)."""
