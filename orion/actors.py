@@ -12,6 +12,7 @@ from orion import prompts
 from orion.errors import NotConfigured, OrionError, SchemaError, ToolFailed, ToolRetry
 from orion.events import ToolEnded, ToolStarted
 from orion.job import Job
+from orion.lenient import whole_characters
 from orion.run import JSON, Call, Observation, Turn
 from orion.salvage import Missing, find_calls, find_final, parse_json, split_think
 from orion.toolkit import ADD_TOOLSET, offer, summaries, usable, waiting
@@ -121,7 +122,7 @@ class CallTools:
         text, thought = split_think(reply.text)
         turn = Turn(
             text=text,
-            reasoning=reply.reasoning or thought,
+            reasoning=whole_characters(reply.reasoning) or thought,
             finish_reason=reply.finish_reason,
             usage=reply.usage,
             seconds=reply.seconds,
@@ -148,7 +149,7 @@ class CallTools:
                 turn.problem = f"The arguments of {native.name} are not a JSON object."
                 turn.calls.clear()
                 return
-            name = native.name or self._guess(arguments)
+            name = whole_characters(native.name) or self._guess(arguments)
             call_id = native.id or f"call_{len(self.job.run.steps)}_{position}"
             turn.calls.append(Call(tool=name, arguments=arguments, id=call_id))
 
@@ -169,6 +170,8 @@ class CallTools:
             turn.final = turn.text.strip() if isinstance(final, Missing) else final
         else:
             turn.problem = NO_ACTION
+        if turn.final is None and not turn.calls:  # also `null`, which may be right: the output phase finds out
+            turn.final, turn.problem = (READY, None) if self.job.output is not None and turn.text else (None, NO_ACTION)
         if turn.final is not None and not self.may_answer():
             turn.final = None
             turn.problem = "Nothing was seen of the attached files yet. Call a tool first."
@@ -207,6 +210,8 @@ class CallTools:
         self.job.emit(ToolStarted(index, call))
         began = time.monotonic()
         observation = await self._attempt(call)
+        if observation.error is not None:  # words of a tool may be anything and any number
+            observation.text = whole_characters(observation.text)[: self.job.run.limits.observation_chars]
         observation.tool = call.tool
         observation.seconds = round(time.monotonic() - began, 4)
         self.job.emit(ToolEnded(index, call, observation))

@@ -255,6 +255,7 @@ class Orion:
         if self._model is not None and self._model is not self._given:
             await self._model.close()
         self._workers = self._model = self._capabilities = None
+        self._connecting = asyncio.Lock()  # the old one belongs to the event loop that ends now
 
     def __enter__(self) -> Self:
         return self

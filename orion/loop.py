@@ -6,14 +6,14 @@ import json
 from collections import Counter
 
 from orion.actors import READY, CallTools
-from orion.errors import ModelError, SchemaError, Stop
+from orion.errors import ContextOverflow, ModelError, SchemaError, Stop
 from orion.events import Compacted, TurnEnded
 from orion.job import Job
 from orion.output import accept
 from orion.run import Observation, Step, Turn
 from orion.sight import shown
 from orion.types import Message
-from orion.wire import Reply
+from orion.wire import CUT, Reply
 
 HINT_AT, STOP_AT = 2, 3
 """How often the same action may bring the same observation: then a hint, then the end."""
@@ -31,13 +31,17 @@ async def loop(job: Job, actor: CallTools) -> None:
             job.emit(TurnEnded(len(job.run.steps), turn))
             step = Step(turn=turn)
             job.run.steps.append(step)
-            await _follow(job, actor, step, seen)
-            job.trace.step(step)
+            try:
+                await _follow(job, actor, step, seen)
+            finally:  # also the step that ends the run, or is cancelled midway, belongs into the trace
+                job.trace.step(step)
             invalid = invalid + 1 if turn.problem else 0
             if invalid >= job.run.limits.invalid_turns:
                 raise Stop("invalid_turns", turn.problem or "")
     except Stop as stop:
         job.run.stop, job.run.detail = stop.reason, stop.detail
+    except ContextOverflow as error:
+        job.run.stop, job.run.detail = "context_full", str(error)
     except ModelError as error:
         job.run.stop, job.run.detail = "model_failed", str(error)
 
@@ -60,7 +64,8 @@ async def _think(job: Job, actor: CallTools) -> Reply:
     try:
         reply = await job.ask("turn", actor.ask(), seconds=max(job.seconds_left(), 0.1))
     except ModelError as error:
-        if error.status == 400 and actor.answer_inline and job.output is not None:
+        overflow = isinstance(error, ContextOverflow)
+        if error.status == 400 and not overflow and actor.answer_inline and job.output is not None:
             actor.answer_inline = False  # a grammar this server cannot build: the answer gets a call of its own
             return await _think(job, actor)
         if job.seconds_left() <= 0:
@@ -92,7 +97,7 @@ async def _follow(job: Job, actor: CallTools, step: Step, seen: Counter[str]) ->
 def _finish(job: Job, turn: Turn) -> None:
     """Take the turn's answer when it is valid; otherwise the output phase asks for it."""
     job.run.stop = "answered"
-    if job.output is not None and turn.final == READY:
+    if turn.final == READY and (job.output is not None or turn.finish_reason in CUT):
         return
     try:
         value, problems = accept(job, turn.final)

@@ -10,6 +10,8 @@ import math
 import numbers
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
@@ -95,7 +97,7 @@ class _Out:
     def plain(self, value: Any) -> JSON:
         if value is None or isinstance(value, str | bool):
             return value
-        if isinstance(value, numbers.Number):
+        if isinstance(value, numbers.Number) or type(value).__module__ == "numpy":
             return _number(value)
         if isinstance(value, Path) or _is_image(value):
             return self.mark(value)
@@ -103,7 +105,7 @@ class _Out:
             return {name: self.plain(getattr(value, name)) for name in type(value).model_fields}
         if isinstance(value, Mapping):
             return {str(key): self.plain(item) for key, item in value.items()}
-        if isinstance(value, Sequence):
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
             return [self.plain(item) for item in value]
         raise ToolFailed(f"the tool returned a {type(value).__name__}, which is no result a tool may have")
 
@@ -166,9 +168,13 @@ class _Out:
         return {"path": str(path), "kind": kind, "media_type": media_type, "name": value.name}
 
 
-def _number(value: numbers.Number) -> JSON:
+def _number(value: Any) -> JSON:
     item = getattr(value, "item", None)  # numpy scalars are not JSON
+    if callable(item) and getattr(value, "shape", ()) != ():
+        raise ToolFailed(f"the tool returned a {type(value).__name__}, which is no result a tool may have")
     plain = item() if callable(item) else value
+    if isinstance(plain, Decimal | Fraction):
+        plain = float(plain)
     if isinstance(plain, int):
         return plain
     if isinstance(plain, float) and math.isfinite(plain):

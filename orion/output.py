@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from orion import prompts
 from orion.actors import CUT_SHOWN, CallTools
-from orion.errors import ModelError, SchemaError, Stop, StopReason
+from orion.errors import ContextOverflow, ModelError, SchemaError, Stop, StopReason
 from orion.events import Answering
 from orion.job import Job
 from orion.run import JSON
-from orion.salvage import Missing, parse_json, split_think
+from orion.salvage import Missing, find_final, parse_json, split_think
 from orion.schema import OutputSchema
 from orion.types import Message
 from orion.wire import CUT, Ask, Reply
@@ -94,7 +94,7 @@ async def _ask(job: Job, actor: CallTools, output: OutputSchema | None, extra: d
         _stopped(job, stop.reason, stop.detail)
         return None
     except ModelError as error:
-        _stopped(job, "model_failed", str(error))
+        _stopped(job, "context_full" if isinstance(error, ContextOverflow) else "model_failed", str(error))
         return None
     return reply
 
@@ -110,7 +110,8 @@ def _judge(job: Job, reply: Reply) -> tuple[JSON, list[str]]:
     if job.output is None:
         if reply.finish_reason in CUT and text.strip():
             return text.strip(), []  # a long text that was cut is still the best there is
-        return accept(job, text.strip())
+        said = find_final(text)  # a model that was told to answer {"final": …} may still do so
+        return accept(job, text.strip() if isinstance(said, Missing) else said)
     # With thinking switched off some servers put the constrained answer into the reasoning field.
     value = parse_json(text) if text.strip() else parse_json(reply.reasoning)
     if reply.finish_reason in CUT:

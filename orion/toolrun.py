@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orion.errors import OrionError, ToolFailed
 from orion.job import Job
+from orion.lenient import whole_characters
 from orion.marshal import MARK, dump, load
 from orion.run import JSON, Observation
 from orion.tools import Tool, ToolContext
@@ -30,7 +32,7 @@ async def run_tool(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> Obser
 
     A toolset's function runs in a worker process that is killed at its time limit. A function of the caller's own
     may live in a script or a notebook cell, where no other process finds it: it runs in a daemon thread, abandoned at
-    the limit.
+    the limit, or, when it is `async`, in the event loop.
 
     Raises the tool's own `ToolRetry` or `ToolFailed`, `WorkerTimeout` or `WorkerDied`.
     """
@@ -38,14 +40,15 @@ async def run_tool(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> Obser
     seconds = min(tool.seconds or job.run.limits.tool_seconds, max(job.seconds_left(), 0.1))
     with job.store.scratch() as scratch:
         files = _files(job, tool, arguments)
-        if tool.host:
-            raw = await _on_host(job, tool, arguments, files, scratch, seconds)
-        elif tool.name not in job.local:
+        if tool.host or tool.name in job.local:
+            raw = await _here(job, tool, arguments, files, scratch, seconds)
+        else:
             payload = {"target": tool.target, "arguments": arguments, "files": files, "scratch": str(scratch)}
             raw = await job.workers.call("orion.marshal:run_call", payload, seconds=seconds)
-        else:
-            raw = await _in_thread(tool, arguments, files, scratch, seconds)
-        return keep(job, raw, scratch)
+        try:
+            return keep(job, raw, scratch)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ToolFailed(f"the tool's result cannot be kept: {type(error).__name__}: {error}") from error
 
 
 def _files(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -64,7 +67,7 @@ def _files(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> dict[str, JSO
     return found
 
 
-async def _on_host(
+async def _here(
     job: Job,
     tool: Tool,
     arguments: Mapping[str, JSON],
@@ -72,22 +75,14 @@ async def _on_host(
     scratch: Path,
     seconds: float,
 ) -> dict[str, JSON]:
-    values = load(tool, arguments, files)
-    if tool.context_param:
-        values[tool.context_param] = ToolContext(job.model, job.store, job.run)
-    if not inspect.iscoroutinefunction(tool.function):
-        return await _threaded(lambda: dump(tool, tool.function(**values), arguments, scratch), seconds)
-    result = await _typed(tool.function(**values), seconds)
-    return dump(tool, result, arguments, scratch)
+    def values() -> dict[str, Any]:
+        context = {tool.context_param: ToolContext(job.model, job.store, job.run)} if tool.context_param else {}
+        return {**load(tool, arguments, files), **context}
 
-
-async def _in_thread(
-    tool: Tool, arguments: Mapping[str, JSON], files: Mapping[str, JSON], scratch: Path, seconds: float
-) -> dict[str, JSON]:
-    def work() -> dict[str, JSON]:
-        return dump(tool, tool.function(**load(tool, arguments, files)), arguments, scratch)
-
-    return await _threaded(work, seconds)
+    if inspect.iscoroutinefunction(tool.function):
+        result = await _typed(tool.function(**await asyncio.to_thread(values)), seconds)
+        return dump(tool, result, arguments, scratch)
+    return await _threaded(lambda: dump(tool, tool.function(**values()), arguments, scratch), seconds)
 
 
 async def _threaded(work: Callable[[], dict[str, JSON]], seconds: float) -> dict[str, JSON]:
@@ -136,7 +131,7 @@ def keep(job: Job, raw: Mapping[str, JSON], scratch: Path) -> Observation:
 
     A worker has seen hostile bytes: only plain files in `scratch` are taken over.
     """
-    text, value = raw["text"], raw["value"]
+    text, value = whole_characters(raw["text"]), raw["value"]
     made: list[str] = []
     if len(text) > RESULT_CHARS:
         raise ToolFailed(f"the result has {len(text)} characters, more than {RESULT_CHARS}")
@@ -159,8 +154,9 @@ def keep(job: Job, raw: Mapping[str, JSON], scratch: Path) -> Observation:
         made.append(artifact.id)
         text = text.replace(MARK.format(number), artifact.id)
         value = _replace(value, MARK.format(number), artifact.id)
-    if value is not None and len(encode(value)) > VALUE_BYTES:
-        value = None
+    if value is not None:
+        plain = encode(value)  # without the halves of characters that no JSON text can hold
+        value = json.loads(plain) if len(plain) <= VALUE_BYTES else None
     shown, rest = cut(job, text)
     images = [id_ for id_ in made if job.artifacts[id_].kind == "image"]
     return Observation(text=shown, artifacts=[*made, *rest], show=images, value=value)

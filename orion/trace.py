@@ -90,19 +90,26 @@ def read_trace(path: Path) -> Run:
 
 
 def read_replies(path: Path) -> list[Reply]:
-    """What the model said in a run, in order: `orion.scripted.ScriptedModel` says it again, without a model."""
-    return [
-        Reply(
-            text=line["text"],
-            reasoning=line["reasoning"],
-            calls=[NativeCall(*call) for call in line["calls"]],
-            finish_reason=line["finish_reason"],
-            usage=Usage.model_validate(line["usage"]),
-            seconds=line["seconds"],
-        )
-        for line in _lines(path)
-        if line["event"] == "reply"
-    ]
+    """What the model said in a run, in order: `orion.scripted.ScriptedModel` says it again, without a model.
+
+    Raises:
+        UserError: the file is missing or is no trace.
+    """
+    try:
+        return [
+            Reply(
+                text=line["text"],
+                reasoning=line["reasoning"],
+                calls=[NativeCall(*call) for call in line["calls"]],
+                finish_reason=line["finish_reason"],
+                usage=Usage.model_validate(line["usage"]),
+                seconds=line["seconds"],
+            )
+            for line in _lines(path)
+            if line["event"] == "reply"
+        ]
+    except (ValidationError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not a trace of Orion: {error}", param="trace") from error
 
 
 def _lines(path: Path) -> Iterator[dict[str, JSON]]:

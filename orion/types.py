@@ -16,7 +16,11 @@ def encode(value: JSON) -> bytes:
     >>> encode({"b": 1, "a": "é"})
     b'{"b":1,"a":"\\xc3\\xa9"}'
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # halves of surrogate pairs, which no UTF-8 can hold: joined or replaced by U+FFFD
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 @dataclass(frozen=True, slots=True)
