@@ -178,13 +178,13 @@ def passes(check: dict[str, Any], value: Any, ids: dict[str, str]) -> bool:
         wanted = check["equals"]
         return bool(value == (ids.get(wanted, wanted) if isinstance(wanted, str) else wanted))
     if "contains" in check:
-        return check["contains"].lower() in str(value).lower()
+        return str(check["contains"]).lower() in str(value).lower()
     if "near" in check:
-        return abs(value - check["near"]) <= check["tol"]
+        return bool(abs(value - check["near"]) <= check["tol"])
     if "pages" in check:
-        return numbers(str(value)) == check["pages"]
+        return bool(numbers(str(value)) == check["pages"])
     if "angle" in check:
-        return abs((value - check["angle"] + 180) % 360 - 180) < 0.5
+        return bool(abs((value - check["angle"] + 180) % 360 - 180) < 0.5)
     try:
         return abs(float(evaluate(value)) - check["evaluates"]) < 0.01
     except ArithmeticProblem:

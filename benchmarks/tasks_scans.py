@@ -232,7 +232,10 @@ def receipt(rng: Random, id: str, tier: Tier, shop: str, goods: list[str], words
     prices = {name: round(rng.uniform(1, 19), 2) for name in goods}
     total = round(sum(prices.values()), 2)
     cash = (int(total) // 10 + 1) * 10
-    comma = (lambda v: f"{v:.2f}".replace(".", ",")) if words["comma"] else (lambda v: f"{v:.2f}")
+
+    def comma(value: float) -> str:
+        return f"{value:.2f}".replace(".", "," if words["comma"] else ".")
+
     page = paper(
         [
             f"#{shop}",

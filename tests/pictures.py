@@ -6,7 +6,7 @@ The font is Bitstream Vera, which comes with reportlab: Pillow's own font knows 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -81,7 +81,7 @@ COLOURS = ((76, 120, 168), (245, 133, 24), (84, 162, 75), (178, 121, 162))
 
 
 def bar_chart(
-    title: str, categories: Sequence[str], series: dict[str, Sequence[float]], form: str = "{:g}", axis: str = ""
+    title: str, categories: Sequence[str], series: Mapping[str, Sequence[float]], form: str = "{:g}", axis: str = ""
 ) -> Image.Image:
     """Upright bars, grouped when there are several series, each with its value above it, and a legend."""
     bar, gap, height = (78 if len(series) == 1 else 54), 56, 380
