@@ -269,12 +269,16 @@ def bounded(schema: JSON) -> JSON:
         return [bounded(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    walked = {key: value if key in ("enum", "const") else bounded(value) for key, value in schema.items()}
+    walked: dict[str, JSON] = {}
+    for key, value in schema.items():
+        if key == "properties":  # what is in here are names, not keywords
+            walked[key] = {name: bounded(field) for name, field in value.items()}
+        elif key != "default":
+            walked[key] = value if key in ("enum", "const") else bounded(value)
     if walked.get("type") == "string" and "enum" not in walked:
         walked.setdefault("maxLength", ARGUMENT_CHARS)
     if walked.get("type") == "array":
         walked.setdefault("maxItems", ARGUMENT_ITEMS)
-    walked.pop("default", None)
     return walked
 
 

@@ -271,9 +271,19 @@ def _ignore(_event: Event) -> None:
 
 
 def _catalogue(tools: Sequence[Callable[..., Any]]) -> dict[str, Toolset]:
+    known = discover()
+    taken = {as_tool(function).name: f"the toolset {name}" for name, ts in known.items() for function in ts.tools}
     for function in tools:
-        as_tool(function).params()  # a tool that cannot be described is refused here, not in the middle of a run
-    return {**discover(), YOURS: Toolset(YOURS, "functions of this program", tuple(tools))}
+        made = as_tool(function)
+        made.wire()  # a tool that cannot be described is refused here, not in the middle of a run
+        if made.name in taken:
+            raise UserError(
+                f"{taken[made.name]} has a tool named {made.name!r} already",
+                param="tools",
+                fix="Rename yours, or give it another name with @tool(name=…).",
+            )
+        taken[made.name] = "your list"
+    return {**known, YOURS: Toolset(YOURS, "functions of this program", tuple(tools))}
 
 
 class _LoopThread:

@@ -42,8 +42,9 @@ class Transcript:
         self._tokens_per_char = 1 / profile.chars_per_token
 
     def add(self, message: Message, *, stub: str | None = None) -> None:
-        """Append a message. One with a `stub` may later be replaced by it to make room."""
-        self._entries.append(_Entry(message, None if stub is None else message.with_text(stub)))
+        """Append a message. One with a `stub` may later be replaced by it to make room, if that makes any."""
+        shorter = stub is not None and (message.images or len(stub) < message.chars)
+        self._entries.append(_Entry(message, message.with_text(stub) if shorter and stub is not None else None))
 
     def messages(self) -> list[Message]:
         """All messages, oldest first."""

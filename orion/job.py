@@ -11,7 +11,7 @@ from orion.context import Transcript
 from orion.events import Event, TextDelta
 from orion.model import Ask, Model, Reply
 from orion.run import Run, Usage
-from orion.schema import OutputSchema
+from orion.schema import OutputSchema, ResponseFormat
 from orion.tools import Tool, Toolset
 from orion.trace import Purpose, TraceWriter
 from orion.wire import REPETITION
@@ -31,6 +31,8 @@ class Job:
     transcript: Transcript
     trace: TraceWriter
     emit: Callable[[Event], None]
+    format: ResponseFormat | None = None
+    """The asked answer: its own validators have the last word on a value that fits the schema."""
     output: OutputSchema | None = None
     output_refers: bool = False
     """Whether the asked schema has fields that take artifact ids."""

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 from orion.actors import READY, CallTools
-from orion.errors import ContextOverflow, ModelError, SchemaError, Stop
+from orion.errors import ContextOverflow, ModelError, OrionError, SchemaError, Stop
 from orion.events import Compacted, TurnEnded
 from orion.job import Job
 from orion.output import accept
@@ -89,9 +89,16 @@ async def _follow(job: Job, actor: CallTools, step: Step, seen: Counter[str]) ->
             transcript.add(message, stub=stub)
         images = [id_ for observation in step.observations for id_ in observation.show]
         if images and actor.sees:
-            transcript.add(await shown(job, images), stub=f"[{', '.join(images)} was shown here]")
+            transcript.add(await _picture(job, images), stub=f"[{', '.join(images)} was shown here]")
         if repeats >= STOP_AT:
             raise Stop("no_progress", f"the same action brought the same result {repeats} times")
+
+
+async def _picture(job: Job, images: list[str]) -> Message:
+    try:
+        return await shown(job, images)
+    except OrionError as error:
+        return Message.text("user", f"{', '.join(images)} cannot be shown: {error}")
 
 
 def _finish(job: Job, turn: Turn) -> None:

@@ -32,7 +32,17 @@ def accept(job: Job, value: JSON) -> tuple[JSON, list[str]]:
     problems = output.problems(fixed)
     if problems and isinstance(value, str) and not isinstance(inner := parse_json(value), Missing | str):
         return accept(job, inner)
-    return fixed, problems
+    return fixed, problems or _refused(job, fixed)
+
+
+def _refused(job: Job, value: JSON) -> list[str]:
+    """What the asked Python type's own validators say against a value that fits its schema."""
+    try:
+        if job.format is not None:
+            job.format.load(value)
+    except SchemaError as error:
+        return [error.message]
+    return []
 
 
 async def answer(job: Job, actor: CallTools) -> None:

@@ -16,7 +16,7 @@ from orion.actors import CallTools
 from orion.artifacts import ArtifactStore
 from orion.capabilities import Capabilities
 from orion.context import Transcript
-from orion.errors import OrionError, SchemaError, UserError
+from orion.errors import ContextOverflow, ModelError, OrionError, UserError
 from orion.events import Attached, Event, Selected, Started
 from orion.fetch import FetchLimits
 from orion.job import Job
@@ -26,7 +26,7 @@ from orion.media import MediaLimits, intake
 from orion.model import Model
 from orion.output import answer
 from orion.result import Result
-from orion.run import JSON, Limits, Run
+from orion.run import Limits, Run
 from orion.schema import OutputSchema, ResponseFormat, from_response_format
 from orion.settings import Settings
 from orion.sight import shown
@@ -60,6 +60,8 @@ class Request:
         """Raises `UserError` or `SchemaError` naming the argument at fault."""
         if not isinstance(prompt, str) or not prompt.strip():
             raise UserError("the prompt is empty", param="prompt", fix="Say what to do.")
+        if isinstance(toolsets, str):
+            raise UserError("toolsets must be a list of names", param="toolsets", fix="Write toolsets=[…].")
         asked = from_response_format(response_format)
         if asked.schema is not None:
             OutputSchema.prepare(asked.schema)
@@ -89,7 +91,7 @@ async def perform(
     folder = kept.folder / "runs" / run.id if store is not None else kept.folder
     trace = TraceWriter(folder / "trace.jsonl")
     transcript = Transcript(context=model.context, profile=model.profile)
-    job = Job(run, model, kept, workers, catalogue, transcript, trace, emit, local=local)
+    job = Job(run, model, kept, workers, catalogue, transcript, trace, emit, local=local, format=request.format)
     emit(Started(run.id, model.name, tuple(request.toolsets or ())))
     trace.start(run)
     work = asyncio.create_task(_work(job, request, capabilities, settings))
@@ -112,7 +114,8 @@ async def perform(
         trace.end(run)
         trace.close()
     made = [id_ for id_ in job.artifacts if id_ not in run.inputs]
-    return Result(run, kept, trace.path, _load(run, request.format), made)
+    # Loaded before, by `orion.output.accept`: this cannot fail any more.
+    return Result(run, kept, trace.path, request.format.load(run.output) if run.output is not None else None, made)
 
 
 async def _work(job: Job, request: Request, capabilities: Capabilities, settings: Settings) -> None:
@@ -127,11 +130,18 @@ async def _work(job: Job, request: Request, capabilities: Capabilities, settings
         offer(job, request.toolsets)
         asked = False
     else:
-        asked = await select(job)
+        asked = True
+        try:
+            asked = await select(job)
+        except ModelError as error:
+            run.stop = "context_full" if isinstance(error, ContextOverflow) else "model_failed"
+            run.detail = str(error)
     if job.local:
         offer(job, [YOURS])
     job.emit(Selected(tuple(run.toolsets), asked))
     job.trace.looks(run)
+    if run.stop is not None:
+        return
     native = capabilities.tools and (job.model.profile.actions == "native" or not capabilities.schema)
     actor = CallTools(job, native=native, sees=capabilities.images)
     job.transcript.add(Message.text("system", actor.system()))
@@ -193,16 +203,6 @@ async def _cancel(work: asyncio.Task[None]) -> None:
     work.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await work
-
-
-def _load(run: Run, asked: ResponseFormat) -> JSON:
-    if run.output is None:
-        return None
-    try:
-        return asked.load(run.output)
-    except SchemaError as error:
-        run.stop, run.detail = "schema_unsatisfied", str(error)
-        return None
 
 
 def _new_id() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from orion.errors import NotConfigured, ToolFailed, ToolRetry, UserError
 from orion.run import JSON
@@ -86,7 +86,11 @@ class Param:
     def schema(self, ids: Mapping[str, str] | None) -> dict[str, JSON]:
         """JSON schema of this argument; with `ids` (id → kind) references are limited to those that exist."""
         if self.ref is None:
-            return _inline(self.adapter().json_schema())
+            try:
+                return _inline(self.adapter().json_schema())
+            except (PydanticUserError, RecursionError) as error:
+                why = "it refers to itself" if isinstance(error, RecursionError) else str(error).split("\n", 1)[0]
+                raise UserError(f"the type of {self.name!r} is none a tool can take: {why}", param=self.name) from error
         one: dict[str, JSON] = {"type": "string"}
         if ids is not None:
             one["enum"] = self.candidates(ids)
@@ -145,7 +149,9 @@ class Tool:
 
     def schema(self, ids: Mapping[str, str] | None = None) -> dict[str, JSON]:
         """JSON schema of the arguments, keys in signature order."""
-        properties = {param.name: param.schema(ids) for param in self.params()}
+        # An optional reference with nothing to refer to is left out: no grammar takes an empty enum.
+        shown = [p for p in self.params() if p.required or not p.ref or ids is None or p.candidates(ids)]
+        properties = {param.name: param.schema(ids) for param in shown}
         required = [param.name for param in self.params() if param.required]
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -241,6 +247,8 @@ def tool(
     def mark(fn: F) -> F:
         doc = inspect.getdoc(fn)
         label = getattr(fn, "__name__", repr(fn))
+        if not inspect.isfunction(fn):
+            raise UserError(f"{label} is no plain function", fix="Wrap it in one with types and a docstring.")
         if not doc:
             raise UserError(f"the tool {label} has no docstring", fix="Its first line tells the model what it does.")
         made = Tool(
@@ -263,11 +271,11 @@ def as_tool(function: Callable[..., Any]) -> Tool:
     """The `Tool` of a function; a plain typed function with a docstring becomes one.
 
     Raises:
-        UserError: the function has no docstring.
+        UserError: it is no function, or has no docstring.
     """
-    if not hasattr(function, "__orion_tool__"):
-        tool(function)
-    made: Tool = function.__orion_tool__  # type: ignore[attr-defined]
+    made: Tool | None = getattr(function, "__orion_tool__", None)
+    if made is None:
+        made = tool(function).__orion_tool__  # type: ignore[attr-defined]
     return made
 
 
@@ -299,13 +307,17 @@ class Toolset:
 
 
 def _params(function: Callable[..., Any]) -> tuple[tuple[Param, ...], str | None]:
-    hints = typing.get_type_hints(function, include_extras=True)
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise UserError(f"the types of the tool {function.__qualname__} cannot be read: {error}") from error
     docs = _argument_docs(inspect.getdoc(function) or "")
     params: list[Param] = []
     context: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise UserError(f"the tool {function.__qualname__} takes *{name}", fix="Name each argument of a tool.")
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            how = "without a name" if parameter.kind is parameter.POSITIONAL_ONLY else "as *"
+            raise UserError(f"the tool {function.__qualname__} takes {name} {how}", fix="Name each argument of a tool.")
         if name not in hints:
             raise UserError(f"the tool {function.__qualname__} has no type for {name!r}", fix="Annotate it.")
         annotation = hints[name]
@@ -360,6 +372,8 @@ def _resolve(
             return [candidates[0]] if param.many else candidates[0]
         raise ToolRetry(f"{tool_name}: {param.name} is missing; {_known(candidates)}")
     values = value if isinstance(value, list) else [value]
+    if len(values) > 1 and not param.many:
+        raise ToolRetry(f"{tool_name}: {param.name} takes one id, got {len(values)}")
     found = []
     for item in values:
         text = str(item).strip().strip("<>[]\"'`")
@@ -444,7 +458,15 @@ def _inline(schema: dict[str, JSON]) -> dict[str, JSON]:
             return node
         if "$ref" in node:
             return walk(defs[node["$ref"].rsplit("/", 1)[1]])
-        return {key: walk(item) for key, item in node.items() if key not in ("title", "description") or key == "enum"}
+        kept: dict[str, JSON] = {}
+        for key, item in node.items():
+            if key == "properties":  # what is in here are names, which may well be "title"
+                kept[key] = {name: walk(field) for name, field in item.items()}
+            elif key in ("enum", "const", "default"):
+                kept[key] = item
+            elif key not in ("title", "description"):
+                kept[key] = walk(item)
+        return kept
 
     walked: dict[str, JSON] = walk(schema)
     return walked
