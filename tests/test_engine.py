@@ -20,8 +20,7 @@ import pytest
 from orion import engine as engine_module
 from orion.engine import Engine, shared_engine
 from orion.errors import ModelError, ModelTimeout, NotConfigured, UserError
-from orion.settings import Settings
-from orion.weights import catalogue, model_path, state
+from tests.weights import embedded_gguf
 
 WAIT_SECONDS = 120.0
 needs_model = pytest.mark.model
@@ -30,13 +29,7 @@ needs_model = pytest.mark.model
 @pytest.fixture(scope="module")
 def gguf() -> Path:
     """The model of ORION_TEST_GGUF, or the smallest catalogue model that was pulled."""
-    if given := os.environ.get("ORION_TEST_GGUF"):
-        return Path(given)
-    cache = Settings.from_env().cache_dir
-    ready = [entry for entry in catalogue().values() if state(entry, cache) == "ready"]
-    if not ready:
-        pytest.skip("no model here: set ORION_TEST_GGUF, or run: orion model pull smollm2-135m")
-    return model_path(min(ready, key=lambda entry: entry.size).name, cache)
+    return embedded_gguf(smallest=True)
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,14 @@ import pytest
 
 from orion.capabilities import probe
 from orion.engine import Engine
-from orion.errors import ContextOverflow, ModelError, WeightsError
+from orion.errors import ContextOverflow, ModelError
 from orion.model import Ask, OpenAIModel, connect
 from orion.openai_model import RUNAWAY_PENALTY
 from orion.profiles import profile_for
 from orion.settings import Settings
 from orion.stream import ReplyBuilder
 from orion.types import Message
-from orion.weights import catalogue, model_path
+from tests.weights import embedded_gguf
 
 pytestmark = pytest.mark.model
 
@@ -31,19 +31,9 @@ CONTEXT = 2048
 ASK = Ask([Message.text("user", "Name three colours.")], 40)
 
 
-def _gguf() -> Path:
-    if given := os.environ.get("ORION_TEST_GGUF"):
-        return Path(given)
-    return model_path(next(iter(catalogue())), Settings.from_env().cache_dir)
-
-
 @pytest.fixture(scope="module")
 def gguf() -> Path:
-    pytest.importorskip("xllamacpp", reason='pip install "orion-visual-agent[local]"')
-    try:
-        return _gguf()
-    except WeightsError as error:
-        pytest.skip(f"{error}, or set ORION_TEST_GGUF")
+    return embedded_gguf()
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from orion.engine import Engine
-from orion.errors import WeightsError
 from orion.salvage import MISSING, parse_json
 from orion.schema import OutputSchema
-from orion.settings import Settings
-from orion.weights import catalogue, model_path
 from tests.test_schema import LINKED, nested, obj
+from tests.weights import embedded_gguf
 
 pytestmark = pytest.mark.model
 
@@ -60,13 +56,7 @@ IDS = {"image": ["img_1a2b3c", "img_00ff00"]}
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    pytest.importorskip("xllamacpp", reason='pip install "orion-visual-agent[local]"')
-    given = os.environ.get("ORION_TEST_GGUF")
-    try:
-        gguf = Path(given) if given else model_path(next(iter(catalogue())), Settings.from_env().cache_dir)
-    except WeightsError as error:
-        pytest.skip(f"{error}, or set ORION_TEST_GGUF")
-    with Engine.start(gguf, context=2048, threads=1, cache_dir=tmp_path_factory.mktemp("cache")) as started:
+    with Engine.start(embedded_gguf(), context=2048, threads=1, cache_dir=tmp_path_factory.mktemp("cache")) as started:
         yield started.wait()
 
 

@@ -1,0 +1,1 @@
+"""The model catalogue and the model families, as JSON."""
