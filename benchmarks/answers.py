@@ -92,7 +92,7 @@ def show_each(answers: Sequence[Answer], title: str) -> None:
             round(a.seconds, 1),
             a.invalid,
             a.dangling,
-            "" if a.passed else f"{a.error} {a.fails}".strip()[:110],
+            "" if a.passed else " ".join(f"{a.error} {a.fails}".split())[:110],
         ]
         for a in answers
     ]

@@ -72,8 +72,8 @@ def main() -> None:
             answers = run_way(way, tasks, options, server)
             save(options.out / f"answers_{way}.jsonl", answers)
             ways[way] = answers
-    for way, answers in ways.items():
-        show_each(answers, way)
+    for way, done in ways.items():
+        show_each(done, way)
     rows = [
         [task.id, task.tier, *(answers[index].passed for answers in ways.values())] for index, task in enumerate(tasks)
     ]

@@ -186,7 +186,7 @@ def passes(check: dict[str, Any], value: Any, ids: dict[str, str]) -> bool:
     if "angle" in check:
         return bool(abs((value - check["angle"] + 180) % 360 - 180) < 0.5)
     try:
-        return abs(float(evaluate(value)) - check["evaluates"]) < 0.01
+        return bool(abs(float(evaluate(value)) - check["evaluates"]) < 0.01)
     except ArithmeticProblem:
         return False
 

@@ -12,7 +12,9 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -38,12 +40,12 @@ def paint(expression: str) -> Image.Image:
 def main() -> None:
     kind, url, steps, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     limits = Limits(steps=steps + 2, tokens=10**8)
-    tools = {"own": [add_up], "worker": [], "images": [paint]}[kind]
+    own: dict[str, list[Callable[..., Any]]] = {"own": [add_up], "worker": [], "images": [paint]}
     files = [Image.new("RGB", (320, 200), "white")] if kind == "images" else []
     took = []
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(model_url=url, model="fake", cache_dir=Path(folder), store_dir=Path(folder))
-        with Orion(settings=settings, tools=tools, toolsets=["core"], limits=limits) as agent:
+        with Orion(settings=settings, tools=own[kind], toolsets=["core"], limits=limits) as agent:
             agent.run("Add up the numbers.", files)  # warm up: the probe, connections, caches
             for _ in range(rounds):
                 before = time.process_time()
