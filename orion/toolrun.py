@@ -102,8 +102,10 @@ async def _threaded(work: Callable[[], dict[str, JSON]], seconds: float) -> dict
         result, error = None, None
         try:
             result = work()
-        except Exception as caught:  # noqa: BLE001 - handed to the waiting task, which types it
-            error = caught
+        except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to the waiting task, which types it
+            # A future takes neither StopIteration nor an exit.
+            plain = isinstance(caught, Exception) and not isinstance(caught, StopIteration)
+            error = caught if plain else ToolFailed(f"{type(caught).__name__}: {caught}")
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
@@ -120,7 +122,7 @@ async def _typed(work: Awaitable[T], seconds: float) -> T:
             return await work
     except OrionError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if clock.expired():
             raise WorkerTimeout(f"no result within {seconds:g} s") from None
         raise ToolFailed(f"{type(error).__name__}: {error}") from error
