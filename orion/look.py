@@ -43,7 +43,14 @@ async def _one(job: Job, artifact: Artifact, chars: int, text_only: bool) -> Obs
     payload = {
         "target": f"{toolset.look.__module__}:{toolset.look.__qualname__}",
         "path": str(job.store.path(artifact.id)),
-        "meta": {**artifact.meta, "width": artifact.width, "height": artifact.height, "pages": artifact.pages},
+        "meta": {
+            **artifact.meta,
+            "width": artifact.width,
+            "height": artifact.height,
+            "pages": artifact.pages,
+            "media_type": artifact.media_type,
+            "original": str(job.store.original_path(artifact.id)),
+        },
         "budget_chars": chars,
         "text_only": text_only,
     }

@@ -30,8 +30,8 @@ MARK = "\ue0f0{}\ue0f1"
 def run_call(payload: Mapping[str, JSON]) -> dict[str, JSON]:
     """Worker entry: run one tool on bound arguments.
 
-    `payload`: `target` (`module:function`), `arguments`, `files` (id → `{"path", "artifact"}`) and `scratch`, a folder
-    for files. Returns what `dump` returns.
+    `payload`: `target` (`module:function`), `arguments`, `files` (id → `{"path", "original", "artifact"}`) and
+    `scratch`, a folder for files. Returns what `dump` returns.
     """
     tool = as_tool(_resolve(payload["target"]))
     arguments = load(tool, payload["arguments"], payload["files"])
@@ -68,7 +68,8 @@ def _open(param: Param, file: Mapping[str, JSON]) -> Any:
         from orion.media import open_image
 
         return open_image(Path(file["path"]))
-    return Path(file["path"])
+    original = param.ref is not None and param.ref.kind == "image"
+    return Path(file["original" if original else "path"])
 
 
 def dump(tool: Tool, value: Any, arguments: Mapping[str, JSON], scratch: Path) -> dict[str, JSON]:

@@ -26,7 +26,17 @@ from orion.sources import bring
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MediaLimits", "encode_for_model", "image_for_model", "intake", "open_image", "save_image", "sniff"]
+__all__ = [
+    "MediaLimits",
+    "decode",
+    "encode_for_model",
+    "image_for_model",
+    "intake",
+    "office_type",
+    "open_image",
+    "save_image",
+    "sniff",
+]
 
 PDF = "application/pdf"
 _PASSWORD_ERROR, _REMOVE_SECURITY = 4, 3  # FPDF_ERR_PASSWORD and FPDF_REMOVE_SECURITY of PDFium

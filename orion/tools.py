@@ -26,6 +26,7 @@ __all__ = [
     "AnyFile",
     "Audio",
     "Document",
+    "ImageFile",
     "Look",
     "Param",
     "Ref",
@@ -53,6 +54,8 @@ Document = Annotated[Path, Ref("document")]
 Video = Annotated[Path, Ref("video")]
 Audio = Annotated[Path, Ref("audio")]
 AnyFile = Annotated[Path, Ref("any")]
+ImageFile = Annotated[Path, Ref("image")]
+"""The image's file as it came in, with every page or frame; `PIL.Image.Image` gives the first, decoded and upright."""
 
 
 @dataclass(slots=True)
@@ -283,12 +286,14 @@ def as_tool(function: Callable[..., Any]) -> Tool:
 class Look:
     """What a first look at a medium found.
 
-    `covers` names the tools which, called on this medium, could only repeat what `text` already says: they are not
-    offered for it again.
+    `covers` names the tools which, called on this medium, could only repeat what `text` already says, or could only
+    fail: they are not offered for it. `whole` tells that nothing else can be read of it: only then may a run answer
+    without having called a tool.
     """
 
     text: str
     covers: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,36 @@
-"""The core toolset: what an artifact is, exact arithmetic, and reading on in a long text."""
+"""The core toolset: what an artifact is, exact arithmetic, and reading text files and long texts."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import codecs
+import csv
+import re
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from orion.artifacts import Artifact
 from orion.errors import ToolFailed, ToolRetry
-from orion.tools import AnyFile, Toolset, tool
+from orion.tools import AnyFile, Look, Toolset, tool
 from orion.toolsets.arithmetic import ArithmeticProblem, evaluate
+from orion.toolsets.sums import column_sums, words_for
 
 MAX_READ = 20_000  # characters of one read_more
+MIN_ROOM = 80  # characters a first look shows whatever its budget
+SNIFFED = 4000  # characters of a CSV file from which its separator is told
 MAX_META = 400  # characters of meta shown by describe_artifact
+
+ZIP = "application/zip"
+_NAMES = {
+    "text/csv": "CSV",
+    "text/tab-separated-values": "tab-separated values",
+    "text/markdown": "Markdown",
+    "text/html": "HTML",
+    "application/json": "JSON",
+    "application/xml": "XML",
+    "image/svg+xml": "SVG",
+}
 
 
 @tool
@@ -81,10 +99,9 @@ def read_more(
     Returns:
         The text, with what comes before and after it counted.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ToolFailed("this file is not text; use a tool for its kind, such as ocr or read_text") from error
+    text = _decoded(file)
+    if text is None:
+        raise ToolFailed("this file is not text; use a tool for its kind, such as ocr or read_text")
     if start >= len(text) and start > 0:
         raise ToolRetry(f"start is {start}, but the text has {len(text)} characters")
     part = text[start : start + length]
@@ -96,8 +113,53 @@ def read_more(
     return f"{part}\n[end of the text]" if start else part
 
 
+def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -> Look:
+    """The first observation of a file that is no medium: its text within the budget, and sums of a CSV's columns."""
+    media_type = str(meta.get("media_type") or "")
+    text = _decoded(path) if media_type != ZIP else None
+    if text is None:
+        kind = "ZIP archive" if media_type == ZIP else f"file of type {media_type or 'unknown'}"
+        return Look(f"{kind}, which this version of Orion cannot read", ("read_more",), whole=True)
+    kind = _NAMES.get(media_type, "text")
+    if len(text) <= budget_chars:
+        parts = [f"{kind}, {len(text)} characters:", text.rstrip()]
+        sums = _csv_sums(text) if media_type in ("text/csv", "text/tab-separated-values") else ""
+        return Look("\n".join([*parts, *([sums] if sums else [])]), ("read_more",), whole=True)
+    room = max(budget_chars, MIN_ROOM)
+    end = text.rfind("\n", room // 2, room) + 1 or room
+    rest = f"[{len(text) - end} more characters: read_more(file, start={end})]"
+    return Look(f"{kind}, {len(text)} characters:\n{text[:end].rstrip()}\n{rest}")
+
+
+def _decoded(path: Path) -> str | None:
+    """A file's text, None when it is binary. Text in one byte a character is taken for Windows' Western alphabet."""
+    data = path.read_bytes()
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", errors="replace") if not utf16 else "\0"
+    if re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]", text):
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _csv_sums(text: str) -> str:
+    try:
+        dialect = csv.Sniffer().sniff(text[:SNIFFED], delimiters=",;\t|")
+        rows = [row for row in csv.reader(text.splitlines(), dialect) if any(row)]
+    except csv.Error:  # one column, or cells that are not quoted alike: there is nothing to add up for certain
+        return ""
+    if len({len(row) for row in rows}) != 1:
+        return ""
+    sums = words_for(column_sums(rows))
+    return f"column sums: {sums}" if sums else ""
+
+
 TOOLSET = Toolset(
     name="core",
     summary="exact arithmetic, what a file is, reading on in long text",
     tools=(describe_artifact, calculate, read_more),
+    media=("file",),
+    look=look,
 )

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from PIL import Image
 from pydantic import BaseModel, Field
 
 from orion.errors import ToolRetry
 from orion.geometry import Box
-from orion.tools import Document, Look, Toolset, tool
-from orion.toolsets import ocr, pdf, search, tables
+from orion.tools import Document, Toolset, tool
+from orion.toolsets import pdf, search, tables
+from orion.toolsets.document_look import facts, look
 from orion.toolsets.forms import FormField, read_fields
-from orion.toolsets.layout import Span, lay_out
+from orion.toolsets.pages import letters_of, text_of, words_of
+from orion.toolsets.sums import column_sums, words_for
 
 NEEDS = ("pypdfium2",)
 EXTRA = "document"
-MIN_TEXT = 10  # characters; a page with fewer has no text layer worth reading
-OCR_DPI = 200
 MAX_OCR_PAGES = 10  # pages read by OCR in one call
-LOOK_OCR_PAGES = 3  # pages read by OCR in a first look
 MAX_HITS = 50
-MIN_ROOM = 80  # characters of its first page a look shows whatever its budget
-MAX_OUTLINE = 12  # pages not shown whose first line is
-OUTLINE_CHARS = 60
-LABELLED_PAGES = 20  # pages whose form fields get labels in a first look
 
 
 class Table(BaseModel):
@@ -49,7 +41,9 @@ class Table(BaseModel):
         columns = len(self.rows[0])
         if self.empty:
             return f"table on page {self.page} without entries, headings: {' | '.join(self.rows[0])}"
-        head = f"table on page {self.page}, {len(self.rows)} rows x {columns} columns:"
+        sums = words_for(column_sums(self.rows))
+        added = f" (column sums: {sums})" if sums else ""
+        head = f"table on page {self.page}, {len(self.rows)} rows x {columns} columns{added}:"
         return "\n".join([head, *(" | ".join(row) for row in self.rows)])
 
 
@@ -76,7 +70,7 @@ def open_document(document: Document) -> str:
         One short text; sizes are in points (1/72 inch).
     """
     with pdf.opened(document) as opened:
-        return "; ".join(_facts(opened))
+        return "; ".join(facts(opened))
 
 
 @tool(needs=NEEDS, extra=EXTRA)
@@ -112,9 +106,9 @@ def read_text(document: Document, pages: str | None = None) -> str:
         parts = []
         budget = MAX_OCR_PAGES
         for number in numbers:
-            spans, scanned = _page_words(opened, number - 1, allow_ocr=budget > 0)
+            spans, scanned = words_of(opened, number - 1, allow_ocr=budget > 0)
             budget -= scanned
-            parts.append(f"page {number}:\n{_page_text(spans, scanned, number)[0]}")
+            parts.append(f"page {number}:\n{text_of(spans, scanned, number)[0]}")
         return "\n\n".join(parts)
 
 
@@ -132,7 +126,7 @@ def find_text(document: Document, query: str) -> list[Found]:
         raise ToolRetry("find_text: query is empty")
     found: list[Found] = []
     with pdf.opened(document) as opened:
-        pages = [_letters(opened, index) for index in range(len(opened))]
+        pages = [letters_of(opened, index) for index in range(len(opened))]
         for matcher in (search.exact, search.similar):
             for index, letters in enumerate(pages):
                 width, height = pdf.size(opened[index])
@@ -158,7 +152,7 @@ def extract_tables(document: Document, page: Annotated[int, Field(ge=1)] | None 
     with pdf.opened(document) as opened:
         indexes = range(len(opened)) if page is None else [pdf.checked_page(opened, page)]
         for index in indexes:
-            words, scanned = _page_words(opened, index)
+            words, scanned = words_of(opened, index)
             ruled = [] if scanned else tables.ruled_tables(document, index)
             grids = [*ruled, *tables.aligned_tables(tables.without(words, ruled))]
             width, height = pdf.size(opened[index])
@@ -174,155 +168,6 @@ def form_fields(document: Document) -> list[FormField]:
     with pdf.opened(document) as opened:
         words = {index: pdf.words(pdf.characters(opened[index])) for index in range(len(opened))}
     return read_fields(document, words)
-
-
-def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -> Look:
-    """The first observation of a PDF: pages, form fields, and as much text in layout as the budget allows."""
-    covers = ["open_document"]
-    with pdf.opened(path) as opened:
-        parts = ["; ".join(_facts(opened))]
-        if opened.get_formtype():
-            part, whole = _form_part(path, opened, budget_chars // 2)
-            parts.append(part)
-        else:
-            whole = True
-        if whole:
-            covers.append("form_fields")
-        pages, whole = _page_parts(opened, budget_chars - sum(map(len, parts)))
-        if whole:
-            covers.append("read_text")
-        return Look("\n".join([*parts, *pages]), tuple(covers))
-
-
-def _page_parts(opened: Any, room: int) -> tuple[list[str], bool]:
-    """The text of the first pages within `room` characters, and whether that is everything."""
-    parts: list[str] = []
-    count, ocr_left = len(opened), LOOK_OCR_PAGES
-    for index in range(count):
-        if index and room < MIN_ROOM:
-            return [*parts, *_left_out(opened, index)], False
-        spans, scanned = _page_words(opened, index, allow_ocr=ocr_left > 0)
-        ocr_left -= scanned
-        text, read = _page_text(spans, scanned, index + 1)
-        part, whole = _cut(text, max(room, MIN_ROOM))
-        parts.append(f"page {index + 1}{' (scanned, read by OCR)' if scanned else ''}:\n{part}")
-        room -= len(parts[-1])
-        if not whole:
-            parts.append(f"[page {index + 1} is cut; read_text(document, pages='{index + 1}') reads all of it]")
-            return [*parts, *_left_out(opened, index + 1)], False
-        if not read:
-            return [*parts, *_left_out(opened, index + 1)], False
-    return parts, True
-
-
-def _left_out(opened: Any, index: int) -> list[str]:
-    """What the pages from `index` on begin with, and how to read them."""
-    count = len(opened)
-    if index >= count:
-        return []
-    lines = []
-    for at in range(index, min(count, index + MAX_OUTLINE)):
-        first = next((line for line in lay_out(pdf.words(pdf.characters(opened[at]))).splitlines() if line.strip()), "")
-        lines.append(
-            f"page {at + 1} begins: {' '.join(first.split())[:OUTLINE_CHARS]}" if first else f"page {at + 1}: scan"
-        )
-    rest = f"{index + 1}-{count}" if index + 1 < count else str(count)
-    lines.append(f"[{count} pages; read_text(document, pages='{rest}') reads the rest]")
-    return lines
-
-
-def _form_part(path: Path, opened: Any, budget: int) -> tuple[str, bool]:
-    """The form fields within a budget of characters, and whether these are all."""
-    if importlib.util.find_spec("pypdf") is None:
-        return 'form fields cannot be read: pip install "orion-visual-agent[document]"', False
-    words = {index: pdf.words(pdf.characters(opened[index])) for index in range(min(len(opened), LABELLED_PAGES))}
-    fields = read_fields(path, words)
-    if not fields:
-        return "no form fields", True
-    text, whole = _cut("\n".join(field.for_model() for field in fields), budget)
-    return f"form fields:\n{text}" + ("" if whole else f"\n[cut; form_fields(document) lists all {len(fields)}]"), whole
-
-
-def _cut(text: str, room: int) -> tuple[str, bool]:
-    """The text up to a line's end within `room` characters, and whether that is all."""
-    if len(text) <= room:
-        return text, True
-    end = text.rfind("\n", 0, room)
-    return text[: end if end > room // 2 else room].rstrip(), False
-
-
-def _facts(opened: Any) -> list[str]:
-    count = len(opened)
-    facts = [f"PDF, {count} page{'s' if count != 1 else ''}"]
-    sizes = [tuple(round(side) for side in pdf.size(opened[index])) for index in range(min(count, 200))]
-    width, height = sizes[0]
-    facts.append(f"{width}x{height} pt" + ("" if len(set(sizes)) == 1 else " (sizes differ)"))
-    title = str(opened.get_metadata_dict().get("Title") or "").strip()
-    if title and title.lower() not in ("untitled", "(anonymous)"):
-        facts.append(f"title: {title[:100]}")
-    texts = [opened[index].get_textpage().count_chars() >= MIN_TEXT for index in range(min(count, 200))]
-    if not all(texts):
-        facts.append("no text layer (scanned)" if not any(texts) else f"{texts.count(False)} pages without text layer")
-    if opened.get_formtype():
-        facts.append("has form fields")
-    return facts
-
-
-def _ocr_missing() -> bool:
-    return any(importlib.util.find_spec(module) is None for module in ocr.NEEDS)
-
-
-def _page_words(opened: Any, index: int, allow_ocr: bool = True) -> tuple[list[Span], bool]:
-    """The words of a page in points, and whether they come from OCR."""
-    page = opened[index]
-    words = pdf.words(pdf.characters(page))
-    if sum(len(word.text) for word in words) >= MIN_TEXT or not allow_ocr or _ocr_missing():
-        return words, False
-    spans, scale = _ocr_spans(page)
-    return [Span(s.text, s.x0 / scale, s.y0 / scale, s.x1 / scale, s.y1 / scale) for s in spans], True
-
-
-def _ocr_dpi(page: Any) -> float:
-    """Fine enough to read, and no finer than what OCR would reduce again."""
-    return min(float(OCR_DPI), 72 * ocr.LONG_SIDE / max(*pdf.size(page), 1.0))
-
-
-def _ocr_spans(page: Any) -> tuple[list[Span], float]:
-    """Levelled OCR lines in pixels, and pixels a point."""
-    dpi = _ocr_dpi(page)
-    picture = pdf.render(page, dpi)
-    reading = ocr.find_lines(picture)
-    spans, _skew = ocr.level(reading, picture)
-    return spans, dpi / 72
-
-
-def _page_text(spans: Sequence[Span], scanned: bool, number: int) -> tuple[str, bool]:
-    """A page's text, or why there is none, and whether the page was really read."""
-    text = lay_out(spans)
-    if scanned:
-        return text or "(no text)", True
-    if sum(len(span.text) for span in spans) >= MIN_TEXT:
-        return text, True
-    if _ocr_missing():
-        return f"{text}\n(no text layer; reading the scan needs: {ocr.INSTALL})".lstrip(), False
-    return f"(scanned, not read yet: read_text(document, pages='{number}'))", False
-
-
-def _letters(opened: Any, index: int) -> list[Span]:
-    """The characters of a page with boxes in points; those of OCR lines are spread evenly over the line's box."""
-    page = opened[index]
-    letters = pdf.characters(page)
-    if sum(not letter.text.isspace() for letter in letters) >= MIN_TEXT or _ocr_missing():
-        return letters
-    width, height = pdf.size(page)
-    read = ocr.read(pdf.render(page, _ocr_dpi(page)))
-    spread: list[Span] = []
-    for line in read.lines:
-        x0, y0, x1, y1 = line.box.to_xyxy_px(width, height)
-        step = (x1 - x0) / max(len(line.text), 1)
-        spread += [Span(c, x0 + at * step, y0, x0 + (at + 1) * step, y1) for at, c in enumerate(line.text)]
-        spread.append(Span("\n", 0, 0, 0, 0))
-    return spread
 
 
 TOOLSET = Toolset(

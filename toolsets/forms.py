@@ -37,7 +37,9 @@ class FormField(BaseModel):
 
     def for_model(self) -> str:
         """A line a field or radio button, e.g. `Agree: not checked` or `Size: L (options: S, M, L)`."""
-        title = f"{self.label} [{self.name}]" if self.label else self.name
+        title = self.label or self.name
+        if self.label and self.label.casefold() != self.name.casefold():
+            title += f" [{self.name}]"
         if self.checked is not None:
             return f"{title}: {_TICK[self.checked]}"
         if self.kind == "radio":

@@ -1,23 +1,22 @@
-"""The image toolset: cutting, turning and scaling, text by OCR, bar codes."""
+"""The image toolset: cutting, turning and scaling, text by OCR, bar codes, further frames."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Annotated, Any
 
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
-from orion.errors import ToolRetry
+from orion.errors import MediaError, ToolFailed, ToolRetry
 from orion.geometry import crop_transform, resize_transform, rotate_transform
-from orion.tools import Look, Toolset, tool
+from orion.media import decode, open_image
+from orion.tools import ImageFile, Toolset, tool
 from orion.toolsets import codes, ocr
 from orion.toolsets.codes import Code
+from orion.toolsets.image_look import look
 from orion.toolsets.ocr import OcrText
 
 MIN_SIDE = 28  # px; vision models refuse smaller crops
-MIN_ROOM = 80  # characters of text a first look shows whatever its budget
 MAX_PIXELS = 100_000_000  # of a resized or turned image
 
 
@@ -195,59 +194,29 @@ def read_barcodes(image: Image.Image) -> list[Code]:
     return codes.decode(image)
 
 
-def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -> Look:
-    """The first observation of an image: size, orientation, codes and, for a model that sees nothing, its text."""
-    with Image.open(path) as opened:
-        image = opened.convert("RGB")
-    parts = [_size_line(image, meta)]
-    covers: list[str] = []
-    if _missing(codes.NEEDS):
-        parts.append('codes cannot be read: pip install "orion-visual-agent[image]"')
-    else:
-        found = codes.decode(image)
-        parts += [f"code found, {code.for_model()}" for code in found]
-        covers.append("read_barcodes")
-    if not text_only:
-        return Look("\n".join(parts), tuple(covers))
-    if _missing(ocr.NEEDS):
-        parts.append(f"its text cannot be read: {ocr.INSTALL}")
-        return Look("\n".join(parts), tuple(covers))
-    read = ocr.read(image)
-    if read.rotation:
-        parts.append(f"its text was not upright; read after a turn of {read.rotation} degrees counter-clockwise")
-    room = max(budget_chars - sum(map(len, parts)), MIN_ROOM)
-    if len(read.text) <= room:
-        parts.append(f"text:\n{read.text}" if read.text else "no text found")
-        covers.append("ocr")
-    else:
-        end = read.text.rfind("\n", 0, room)
-        cut = read.text[: end if end > room // 2 else room]
-        parts.append(f"text:\n{cut}\n[cut; ocr(image) reads all {len(read.text)} characters]")
-    return Look("\n".join(parts), tuple(covers))
+@tool
+def open_frame(image: ImageFile, frame: Annotated[int, Field(ge=1)]) -> Image.Image:
+    """Open a further page or frame of an image.
 
+    Args:
+        frame: page of a TIFF or frame of an animation, from 1.
 
-def _missing(modules: tuple[str, ...]) -> bool:
-    return any(importlib.util.find_spec(module) is None for module in modules)
-
-
-def _size_line(image: Image.Image, meta: dict[str, Any]) -> str:
-    line = f"image, {image.width}x{image.height} px upright (width x height)"
-    orientation = meta.get("orientation") or 1
-    if orientation != 1:
-        line += f"; EXIF orientation {orientation} was applied"
-    if (meta.get("frames") or 1) > 1:
-        line += f"; frame 1 of {meta['frames']}"
-    if meta.get("format"):
-        line += f"; {meta['format']}"
-    exif = meta.get("exif") or {}
-    taken = exif.get("DateTimeOriginal") or exif.get("DateTime") if isinstance(exif, dict) else None
-    return line + (f"; taken {taken}" if taken else "")
+    Returns:
+        The page or frame, upright.
+    """
+    try:
+        return open_image(image, frame=frame - 1)
+    except MediaError as error:
+        if error.code != "unsupported":
+            raise ToolFailed(f"frame {frame} cannot be read: {error.message}") from error
+        count = decode(image).frames
+        raise ToolRetry(f"there is no frame {frame}: the image has {count} frame{'s' if count > 1 else ''}") from error
 
 
 TOOLSET = Toolset(
     name="image",
     summary="crop, rotate, resize and level images; read text (OCR) and bar codes in them",
-    tools=(read_image, read_barcodes, crop, rotate, resize, deskew, correct_orientation),
+    tools=(read_image, read_barcodes, crop, rotate, resize, deskew, correct_orientation, open_frame),
     media=("image",),
     look=look,
 )

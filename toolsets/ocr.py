@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from orion.geometry import Box
-from orion.toolsets.charts import read_chart
+from orion.toolsets.charts import Chart, read_chart
 from orion.toolsets.deskewing import skew as profile_skew
 from orion.toolsets.layout import Span, lay_out, rows_of
+from orion.toolsets.sums import column_sums, line_for, words_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,10 +72,12 @@ class OcrText(BaseModel):
     """Degrees counter-clockwise that turn the picture upright: 0, 90, 180 or 270."""
     skew: float = 0.0
     """Degrees counter-clockwise that level the lines after that turn."""
+    sums: str = ""
+    """What the number columns of its tables, or the bars of a chart with one series, add up to."""
 
     def for_model(self) -> str:
         """What the language model reads."""
-        return self.text or "No text was found in the image."
+        return "\n".join(part for part in (self.text, self.sums) if part) or "No text was found in the image."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +119,31 @@ def read(image: Image.Image) -> OcrText:
         piece = pieces[id(span)]
         box = Box.from_xyxy_px(*_bounds(piece.quad), width=width, height=height).clamp()
         lines.append(Line(text=piece.text, box=box, confidence=round(piece.confidence, 3)))
-    text = _text(image, ordered, [pieces[id(span)].across for span in ordered], reading.rotation, skew)
-    return OcrText(text=text, lines=lines, rotation=reading.rotation, skew=skew)
+    text, sums = _text(image, ordered, [pieces[id(span)].across for span in ordered], reading.rotation, skew)
+    return OcrText(text=text, lines=lines, rotation=reading.rotation, skew=skew, sums=sums)
 
 
-def _text(image: Image.Image, spans: list[Span], across: list[bool], rotation: int, skew: float) -> str:
-    """What a language model reads: a chart as its values, anything else as laid out."""
+def _text(image: Image.Image, spans: list[Span], across: list[bool], rotation: int, skew: float) -> tuple[str, str]:
+    """What a language model reads: a chart as its values, anything else as laid out; and the sums of its numbers."""
     if not rotation and abs(skew) < 1:
         chart = read_chart(image, spans)
         if chart:
-            return chart.text()
-    text = lay_out([span for span, turned in zip(spans, across, strict=True) if not turned])
+            return chart.text(), _chart_sums(chart)
+    upright = [span for span, turned in zip(spans, across, strict=True) if not turned]
+    text = lay_out(upright)
     running = "; ".join(span.text for span, turned in zip(spans, across, strict=True) if turned)
     if running:
         text += ("\n" if text else "") + f"running up or down: {running}"
-    return text
+    return text, line_for(upright)
+
+
+def _chart_sums(chart: Chart) -> str:
+    """The sum of a chart's only series; several sums beside several series would rather confuse."""
+    series = {name for bars in chart.values.values() for name in bars}
+    if len(series) != 1:
+        return ""
+    sums = column_sums([[category, *bars.values()] for category, bars in chart.values.items()])
+    return f"sum of the values: {words_for(sums)}" if sums else ""
 
 
 def find_lines(image: Image.Image) -> Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_double, c_int
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orion.errors import ToolFailed, ToolRetry
+from orion.media import office_type
 from orion.toolsets.layout import Span, union
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ MAX_CHARS = 200_000  # characters of one page that are looked at
 WORD_BREAK = 0.25  # a gap wider than this many letter heights ends a word
 _DEVICE = 100_000  # units of the square that PDFium maps a page to, for exact transforms
 _LINE_BREAKS = "\r\n"
+
+OFFICE_FILES = {"document": "Word file (docx)", "sheet": "Excel file (xlsx)", "presentation": "PowerPoint file (pptx)"}
 
 _LOCK = threading.RLock()  # PDFium is not thread-safe
 
@@ -39,11 +43,25 @@ def opened(path: Path) -> Iterator[Any]:
         except pdfium.PdfiumError as error:
             if "password" in str(error).lower():
                 raise ToolFailed("this PDF needs a password", fix="Attach a copy without a password.") from error
+            if other := other_kind(path):
+                fix = "Attach a copy saved as PDF."
+                raise ToolFailed(f"this is a {other}, which this version of Orion cannot read", fix=fix) from error
             raise ToolFailed(f"this file cannot be read as PDF: {error}", fix="Attach an undamaged PDF.") from error
         try:
             yield document
         finally:
             document.close()
+
+
+def other_kind(path: Path) -> str:
+    """`Word file (docx)` and the like for an office file, "" for anything else."""
+    if not zipfile.is_zipfile(path):
+        return ""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return OFFICE_FILES.get(office_type(archive.namelist()).rpartition(".")[2], "")
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise ToolFailed(f"this file is damaged: {error}", fix="Attach an undamaged copy.") from error
 
 
 def checked_page(document: Any, page: int) -> int:

@@ -130,6 +130,9 @@ def _grid(run: list[Row]) -> Grid | None:
     columns = _columns(run)
     if len(columns) < 2:
         return None
+    if len(columns) > 2 and all(len(row) == 2 and is_number(row[1].text) and not is_number(row[0].text) for row in run):
+        # A list of names with numbers that do not stand under each other.
+        return _bounded([[cell.text for cell in row] for row in run], run)
     rows: list[list[str]] = []
     previous_bottom = 0.0
     for row in run:
@@ -147,6 +150,11 @@ def _grid(run: list[Row]) -> Grid | None:
         else:
             rows.append(cells)
         previous_bottom = max(cell.y1 for cell in row)
+    return _bounded(rows, run)
+
+
+def _bounded(rows: list[list[str]], run: list[Row]) -> Grid | None:
+    """The grid of these cells and the extent of the words they came from, None when it is no table."""
     if not _is_table(rows):
         return None
     every = [cell for row in run for cell in row]
