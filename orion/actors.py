@@ -145,12 +145,13 @@ class CallTools:
     def _native_calls(self, turn: Turn, reply: Reply) -> None:
         for position, native in enumerate(reply.calls):
             arguments = parse_json(native.arguments or "{}", want="object")
+            name = whole_characters(native.name)
             if isinstance(arguments, Missing) or not isinstance(arguments, dict):
-                turn.problem = f"The arguments of {native.name} are not a JSON object."
+                turn.problem = f"The arguments of {name[:80]} are not a JSON object."
                 turn.calls.clear()
                 return
-            name = whole_characters(native.name) or self._guess(arguments)
-            call_id = native.id or f"call_{len(self.job.run.steps)}_{position}"
+            name = name or self._guess(arguments)
+            call_id = whole_characters(native.id) or f"call_{len(self.job.run.steps)}_{position}"
             turn.calls.append(Call(tool=name, arguments=arguments, id=call_id))
 
     def _guess(self, arguments: dict[str, JSON]) -> str:

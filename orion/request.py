@@ -20,6 +20,7 @@ from orion.errors import ContextOverflow, ModelError, OrionError, UserError
 from orion.events import Attached, Event, Selected, Started
 from orion.fetch import FetchLimits
 from orion.job import Job
+from orion.lenient import whole_characters
 from orion.look import describe, look
 from orion.loop import loop
 from orion.media import MediaLimits, intake
@@ -65,7 +66,8 @@ class Request:
         asked = from_response_format(response_format)
         if asked.schema is not None:
             OutputSchema.prepare(asked.schema)
-        return cls(prompt, files, asked, named(toolsets, catalogue) if toolsets is not None else None, limits)
+        chosen = named(toolsets, catalogue) if toolsets is not None else None
+        return cls(whole_characters(prompt), files, asked, chosen, limits)
 
 
 async def perform(
