@@ -177,14 +177,15 @@ def test_look_at_a_photo(tmp_path: Path) -> None:
     path = tmp_path / "label.png"
     code = pictures.code("https://example.org/p/77", "QRCode")
     pictures.label(["Part 77-B", "Lot 2026-04"], [code]).convert("RGB").save(path)
-    meta = {"orientation": 6, "frames": 3, "format": "JPEG", "exif": {"DateTimeOriginal": "2026:05:04 10:00:00"}}
+    meta = {"orientation": 6, "format": "JPEG", "exif": {"DateTimeOriginal": "2026:05:04 10:00:00"}}
     seen = image.look(path, meta, 2000, True)
     assert "EXIF orientation 6 was applied" in seen.text
-    assert "frame 1 of 3" in seen.text
+    assert "frame" not in seen.text
     assert "2026:05:04" in seen.text
     assert "QRCode: https://example.org/p/77" in seen.text
     assert "Part 77-B\nLot 2026-04" in seen.text
-    assert seen.covers == ("read_barcodes", "ocr")
+    assert seen.covers == ("read_more", "read_barcodes", "ocr", "open_frame")
+    assert seen.whole
     assert "Part 77-B" not in image.look(path, {}, 2000, False).text
     assert image.look(path, meta, 2000, True) == seen
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise, permutations
 
+from orion.toolsets.amounts import Printed, decimal_mark, parse, value_of
 from orion.toolsets.layout import Span, cells_of, rows_of
 from orion.toolsets.tables import aligned_tables
 
@@ -20,19 +21,12 @@ MAX_TITLE = 40  # characters of a line above a table that may be its title
 TITLE_GAP = 2.5  # line heights between a title and its table
 NAME_CHARS = 30
 HEAD_ROWS = 2  # rows of a heading
-CODE_DIGITS = 10  # that many digits without a separator are a code
 LIKE_CODES = 6  # whole numbers that all have the same number of digits, at least this many
 CENT = Decimal("0.01")
 CLEAR = 100  # a printed number below this may equal a sum by chance, unless it stands in a line of totals
 
 Rows = Sequence[Sequence[str]]
 
-_BLANKS = re.compile(r"[\s\u00a0\u2007\u2009\u202f]+")
-_CURRENCY = r"[$€£¥₹₩₽₺]|[A-Z]{3}|zł|kr\.?|Kč|Ft|lei|US\$"
-_NUMBER = re.compile(
-    rf"(?P<open>\()?(?P<sign>[-+−–])? ?(?P<before>{_CURRENCY})? ?(?P<sign2>[-−–])? ?"
-    rf"(?P<body>\d(?:[\d.,'’ ]*\d)?)(?P<close>\))?(?P<sign3>[-−])? ?(?P<after>{_CURRENCY})?"
-)
 _NOTHING = {"", "-", "–", "—", "−", "n/a", "/", "."}
 # Rows that are not entries: totals, taxes and statistics, in the languages of common invoices.
 _TOTALS = re.compile(
@@ -92,21 +86,6 @@ class _Column:
         return self.money, max(-int(value.as_tuple().exponent) for value in self.values if value is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """A number as it is printed: without sign and currency, which are kept beside it."""
-
-    body: str
-    negative: bool
-    currency: str
-
-    @property
-    def code(self) -> bool:
-        return (self.body[0] == "0" and self.body[1:2].isdigit()) or (
-            self.body.isdigit() and len(self.body) >= CODE_DIGITS
-        )
-
-
 def column_sums(rows: Rows) -> list[ColumnSum]:
     """Sums of the columns worth adding up; the first rows may be headings.
 
@@ -118,7 +97,7 @@ def column_sums(rows: Rows) -> list[ColumnSum]:
     ([ColumnSum(name='Qty', value=Decimal('1012'))], [])
     """
     found: dict[int, _Column] = {}
-    mark = _decimal_mark([cell for row in rows for cell in row])
+    mark = decimal_mark([cell for row in rows for cell in row])
     if mark is None or len(rows) < 2:
         return []
     start = 1 if _years_as_heading(rows) else 0
@@ -167,7 +146,7 @@ def lines_for(sheets: Sequence[Sheet], spans: Sequence[Span], *, goes_on: bool =
         found = []
         for sheet in on_page:
             # Whoever prints one total has printed those that matter.
-            done = sheet is last or any(_is_total(row) and any(map(_number, row)) for row in sheet.rows)
+            done = sheet is last or any(_is_total(row) and any(map(parse, row)) for row in sheet.rows)
             sums = [] if done else column_sums(sheet.rows)
             if sums and not any(one.value in printed for one in sums):
                 found.append((sheet.title, sums))
@@ -195,7 +174,7 @@ def _joined(sheets: Sequence[Sheet]) -> list[Sheet]:
             continue
         next_page = sheet.first and sheet.page == before.page + 1
         repeated = next_page and list(sheet.rows[0]) == list(before.rows[0])
-        bare = (next_page or sheet.page == before.page) and any(map(_number, sheet.rows[0])) and not sheet.title
+        bare = (next_page or sheet.page == before.page) and any(map(parse, sheet.rows[0])) and not sheet.title
         if repeated or bare:
             joined[-1] = replace(before, page=sheet.page, rows=[*before.rows, *sheet.rows[1 if repeated else 0 :]])
         else:
@@ -207,11 +186,11 @@ def _printed(spans: Sequence[Span]) -> set[Decimal]:
     """Numbers on the page that are totals: they stand in a line that says so, or are too large to agree by chance."""
     found: set[Decimal] = set()
     lines = [[cell.text for cell in cells_of(row)] for row in rows_of([span for span in spans if span.text.strip()])]
-    mark = _decimal_mark([cell for line in lines for cell in line]) or "."
+    mark = decimal_mark([cell for line in lines for cell in line]) or "."
     for line in lines:
         for cell in line:
-            number = _number(cell) or _number(cell.rpartition(" ")[2])
-            value = _value(number, mark) if number else None
+            number = parse(cell) or parse(cell.rpartition(" ")[2])
+            value = value_of(number, mark) if number else None
             if value is not None and (_is_total(line) or value != value.to_integral_value() or abs(value) >= CLEAR):
                 found.add(value)
     return found
@@ -219,7 +198,7 @@ def _printed(spans: Sequence[Span]) -> set[Decimal]:
 
 def _column(cells: list[str], totals: list[bool], start: int, mark: str, leftmost: bool) -> _Column | None:
     """The numbers under a heading and their sum; None when they are not numbers to be added."""
-    numbers = [_number(cell) for cell in cells]
+    numbers = [parse(cell) for cell in cells]
     first = next((at for at in range(start, len(cells)) if numbers[at] is not None), len(cells))
     heading = " ".join(cell for cell in cells[:first] if cell.strip())
     if first > start + HEAD_ROWS or _CODES.search(heading):
@@ -230,7 +209,7 @@ def _column(cells: list[str], totals: list[bool], start: int, mark: str, leftmos
     filled = {at: number for at in body if (number := numbers[at]) is not None and not totals[at]}
     if len(filled) < (2 if heading else 3) or 2 * len(filled) < len(body) - sum(totals):
         return None
-    values = {at: _value(number, mark) for at, number in filled.items()}
+    values = {at: value_of(number, mark) for at, number in filled.items()}
     plain = [value for value in values.values() if value is not None]
     currencies = {number.currency for number in filled.values() if number.currency}
     codes = any(number.code for number in filled.values()) or _look_like_codes(list(filled.values()))
@@ -241,7 +220,7 @@ def _column(cells: list[str], totals: list[bool], start: int, mark: str, leftmos
     return _Column(heading[:NAME_CHARS].strip(), [values.get(at) for at in range(len(cells))], total, bool(currencies))
 
 
-def _look_like_codes(numbers: list[_Cell]) -> bool:
+def _look_like_codes(numbers: list[Printed]) -> bool:
     """Years, or whole numbers that are all as long as an article number."""
     bodies = [number.body for number in numbers]
     if not all(body.isdigit() for body in bodies) or any(number.currency for number in numbers):
@@ -283,54 +262,10 @@ def _rates(found: dict[int, _Column]) -> set[int]:
 
 
 def _years_as_heading(rows: Rows) -> bool:
-    numbers = [number for cell in rows[0] if (number := _number(cell))]
-    below = [number for row in rows[1:] for cell in row[1:] if (number := _number(cell))]
-    return bool(numbers) and _look_like_codes(numbers) and _number(rows[0][0]) is None and not _look_like_codes(below)
+    numbers = [number for cell in rows[0] if (number := parse(cell))]
+    below = [number for row in rows[1:] for cell in row[1:] if (number := parse(cell))]
+    return bool(numbers) and _look_like_codes(numbers) and parse(rows[0][0]) is None and not _look_like_codes(below)
 
 
 def _is_total(row: Sequence[str]) -> bool:
-    return any(_TOTALS.search(cell) for cell in row if len(cell) <= MAX_TITLE and _number(cell) is None)
-
-
-def _number(text: str) -> _Cell | None:
-    """A number with or without sign and currency; None for anything else, percentages and dates too."""
-    match = _NUMBER.fullmatch(_BLANKS.sub(" ", text.strip()))
-    if match is None or (match["open"] is None) != (match["close"] is None):
-        return None
-    negative = any(match[name] in ("-", "−", "–") for name in ("sign", "sign2", "sign3")) or match["open"] is not None
-    return _Cell(match["body"], negative, match["before"] or match["after"] or "")
-
-
-def _decimal_mark(cells: Sequence[str]) -> str | None:
-    """The decimal mark these numbers agree on: "." or ","; None when they contradict each other or nothing tells."""
-    votes: set[str] = set()
-    unsure: set[str] = set()
-    for cell in cells:
-        number = _number(cell)
-        if number is None or (number.code and "." not in number.body and "," not in number.body):
-            continue
-        marks = [char for char in number.body if char in ".,"]
-        if not marks:
-            continue
-        whole, _mark, rest = number.body.rpartition(marks[-1])
-        if len(set(marks)) == 2:
-            votes.add(marks[-1])
-        elif len(marks) > 1:
-            votes.add("." if marks[0] == "," else ",")
-        elif len(rest) != 3 or len(whole) > 3 or whole == "0":
-            votes.add(marks[0])
-        else:
-            unsure.add(marks[0])
-    if len(votes) == 1:
-        return votes.pop()
-    # "1,204" alone is a thousand as a rule; "1.204" may be either.
-    return None if votes or "." in unsure else "."
-
-
-def _value(number: _Cell, mark: str) -> Decimal | None:
-    """The number's value; None when its groups of digits make no sense."""
-    whole, point, decimals = number.body.partition(mark)
-    if (point and not decimals.isdigit()) or not re.fullmatch(r"\d+|\d{1,3}(?:([.,'’ ])\d{3})(?:\1\d{3})*", whole):
-        return None
-    value = Decimal(re.sub(r"\D", "", whole) + (f".{decimals}" if point else ""))
-    return -value if number.negative else value
+    return any(_TOTALS.search(cell) for cell in row if len(cell) <= MAX_TITLE and parse(cell) is None)
