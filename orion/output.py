@@ -30,8 +30,11 @@ def accept(job: Job, value: JSON) -> tuple[JSON, list[str]]:
     output = job.current_output()
     fixed = output.coerce(value)
     problems = output.problems(fixed)
-    if problems and isinstance(value, str) and not isinstance(inner := parse_json(value), Missing | str):
-        return accept(job, inner)
+    if problems and isinstance(value, str) and not isinstance(inner := parse_json(value), Missing):
+        unwrapped = output.coerce(inner)
+        of_inner = output.problems(unwrapped)
+        if not of_inner or not isinstance(inner, str):
+            fixed, problems = unwrapped, of_inner
     return fixed, problems or _refused(job, fixed)
 
 

@@ -123,7 +123,7 @@ def _lines(path: Path) -> Iterator[dict[str, JSON]]:
     for number, raw in enumerate(whole, 1):
         try:
             line = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"line {number} of {path} is not JSON", param="trace") from error
         if not isinstance(line, dict) or "event" not in line:
             raise UserError(f"line {number} of {path} is no event of a trace", param="trace")
