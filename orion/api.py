@@ -240,7 +240,10 @@ class Orion:
         return self._loop().submit(work)
 
     def close(self) -> None:
-        """Stop what still runs and give back the model, the workers and the thread; a `with` block does it."""
+        """Stop what still runs and give back the model, the workers and the thread; a `with` block does it.
+
+        Closing twice does nothing; a closed agent that is used again starts anew.
+        """
         with self._guard:
             thread, self._thread = self._thread, None
         if thread is not None:
