@@ -64,7 +64,7 @@ def describe_artifact(artifact: Artifact) -> str:
 
 @tool
 def calculate(expression: str) -> int | float:
-    """Work out an arithmetic expression exactly, e.g. 3 * (1,250.50 + 7).
+    """Work out an expression exactly, e.g. 3 * (7 + 1.5).
 
     Args:
         expression: numbers, + - * / // % **, parentheses, and round, min, max, sum, abs, sqrt; at most 1000 characters.

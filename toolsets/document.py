@@ -114,7 +114,7 @@ def read_text(document: Document, pages: str | None = None) -> str:
 
 @tool(needs=NEEDS, extra=EXTRA, empty="{query} was not found in the document.")
 def find_text(document: Document, query: str) -> list[Found]:
-    """Find where a text stands: page, box and the line around it.
+    """Find where a text stands: page, box and line.
 
     Args:
         query: text to look for; case, blanks and accents do not matter.
@@ -140,7 +140,7 @@ def find_text(document: Document, query: str) -> list[Found]:
 
 @tool(needs=(*NEEDS, "pdfplumber"), extra=EXTRA, empty="No table with text was found.")
 def extract_tables(document: Document, page: Annotated[int, Field(ge=1)] | None = None) -> list[Table]:
-    """Extract tables as rows of cells, with or without drawn lines, also from scans.
+    """Extract tables as rows of cells, also from scans.
 
     Args:
         page: page number from 1; all pages by default.

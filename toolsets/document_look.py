@@ -19,7 +19,7 @@ MAX_OUTLINE = 12  # pages not shown whose first line is
 OUTLINE_CHARS = 60
 LABELLED_PAGES = 20  # pages whose form fields get labels in a first look
 PAPERS = {"A4": (595, 842), "Letter": (612, 792), "A3": (842, 1191), "A5": (420, 595), "Legal": (612, 1008)}  # points
-PDF_TOOLS = ("open_document", "read_text", "find_text", "extract_tables", "form_fields", "render_page", "read_more")
+PDF_TOOLS = ("open_document", "read_text", "find_text", "extract_tables", "form_fields", "render_page")
 SIZED_PAGES = 200  # pages whose size is looked at
 
 
@@ -27,12 +27,12 @@ def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -
     """The first observation of a document: pages, form fields, text in layout and sums of number columns."""
     other = pdf.other_kind(path)
     if other:
-        return Look(
-            f"{other}, which this version of Orion cannot read; a copy saved as PDF can be read", PDF_TOOLS, whole=True
-        )
-    covers = ["open_document", "read_more"]
+        text = f"{other}, which this version of Orion cannot read; a copy saved as PDF can be read"
+        return Look(text, (*PDF_TOOLS, "read_more"), whole=True)
+    covers = ["open_document", "describe_artifact", "read_more"]
     with pdf.opened(path) as opened:
-        parts = ["; ".join(facts(opened, short=True))]
+        pages, *others = facts(opened, short=True)
+        parts = ["; ".join([f"{pages}, {path.stat().st_size} bytes", *others])]
         if opened.get_formtype():
             part, whole = _form_part(path, opened, budget_chars // 2)
             parts.append(part)
@@ -40,10 +40,10 @@ def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -
             whole = True
         if whole:
             covers.append("form_fields")
-        pages, whole = _page_parts(opened, budget_chars - sum(map(len, parts)))
+        texts, whole = _page_parts(opened, budget_chars - sum(map(len, parts)))
         if whole:
             covers.append("read_text")
-        return Look("\n".join([*parts, *pages]), tuple(covers), whole={"form_fields", "read_text"} <= set(covers))
+        return Look("\n".join([*parts, *texts]), tuple(covers), whole={"form_fields", "read_text"} <= set(covers))
 
 
 def facts(opened: Any, *, short: bool = False) -> list[str]:

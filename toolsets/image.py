@@ -40,7 +40,7 @@ class Upright(BaseModel):
 
 @tool
 def crop(image: Image.Image, x: float, y: float, width: float, height: float) -> Image.Image:
-    """Cut out a box, given as fractions of the image (0 to 1) from the top left.
+    """Cut out a box, in fractions (0 to 1) from the top left.
 
     Args:
         x: left edge, 0-1 (or pixels, when width and height are larger than 1).
@@ -114,7 +114,7 @@ def resize(
     height: Annotated[int, Field(ge=1, le=20_000)] | None = None,
     scale: Annotated[float, Field(gt=0, le=16)] | None = None,
 ) -> Image.Image:
-    """Scale an image by a factor, or to a width or height in pixels.
+    """Scale an image by a factor, or to a size in pixels.
 
     Args:
         width: new width in px; alone, the height follows in proportion.
@@ -145,7 +145,7 @@ def resize(
 
 @tool(needs=("cv2", "numpy"), extra="image")
 def deskew(image: Image.Image, max_degrees: Annotated[float, Field(gt=0, le=45)] = 15) -> Deskewed:
-    """Level a scan or photo of text that is slightly askew.
+    """Level a scan or photo of text that is askew.
 
     Args:
         max_degrees: largest angle to look for.
@@ -165,7 +165,7 @@ def deskew(image: Image.Image, max_degrees: Annotated[float, Field(gt=0, le=45)]
 
 @tool(needs=ocr.NEEDS, extra=ocr.EXTRA)
 def correct_orientation(image: Image.Image) -> Upright:
-    """Turn an image that lies on its side or on its head so that its text is upright.
+    """Turn an image by quarters so that its text is upright.
 
     Returns:
         The image and the counter-clockwise turn: 0, 90, 180 or 270 degrees; 0 when it cannot be told.
