@@ -58,7 +58,7 @@ def facts(opened: Any, *, short: bool = False) -> list[str]:
     if title and title.lower() not in ("untitled", "(anonymous)"):
         found.append(f"title: {title[:100]}")
     texts = [opened[index].get_textpage().count_chars() >= MIN_TEXT for index in range(len(sizes))]
-    if not all(texts):
+    if not all(texts) and not short:  # the look says it of each page
         found.append("no text layer (scanned)" if not any(texts) else f"{texts.count(False)} pages without text layer")
     if opened.get_formtype() and not short:
         found.append("has form fields")

@@ -44,7 +44,8 @@ _RATES = re.compile(
 )
 _CODES = re.compile(
     r"(?:\b(?:no|nr|num|number|nummer|numéro|número|id|code|sku|upc|ean|isbn|zip|plz|phone|tel|telefon|fax|date|datum|year"
-    r"|jahr|année|año|anno|page|seite|room|line|pos|position|postcode|account|konto)\.?|[#№]|n[°º])$",
+    r"|jahr|année|año|anno|page|seite|room|line|pos|position|platform|gate|track|gleis|seat|floor"
+    r"|postcode|account|konto)\.?|[#№]|n[°º])$",
     re.IGNORECASE,
 )
 
@@ -230,11 +231,12 @@ def _look_like_codes(numbers: list[Printed]) -> bool:
 
 
 def _counts_up(values: list[Decimal], leftmost: bool) -> bool:
-    """Line numbers: 1, 2, 3 anywhere, or 10, 20, 30 in the first column."""
+    """Line numbers and hours: 1, 2, 3 anywhere, in the first column even steps of any size from any start."""
     steps = {right - left for left, right in pairwise(values)}
-    if len(steps) != 1 or values[0] not in (0, *steps):
+    if len(steps) != 1 or not min(steps) > 0:
         return False
-    return (steps == {Decimal(1)} and (leftmost or len(values) > 2)) or (leftmost and min(steps) > 0)
+    from_start = values[0] in (0, *steps)
+    return (from_start and steps == {Decimal(1)} and len(values) > 2) or (leftmost and (from_start or len(values) > 2))
 
 
 def _has_total(values: list[Decimal]) -> bool:
