@@ -27,6 +27,7 @@ from orion.context import Transcript
 from orion.errors import ModelError, ToolRetry
 from orion.job import Job
 from orion.look import describe
+from orion.loop import think
 from orion.model import Model, connect
 from orion.request import _open as open_request  # the very message a run begins with
 from orion.run import Call, Limits, Observation, Run, Step, Turn
@@ -39,6 +40,8 @@ from orion.worker import WorkerPool
 
 FILE = Path(__file__).with_name("decisions.jsonl")
 SECONDS = 120.0
+WHOLE = "text:\n"
+"""What stands in a look that holds the whole text of its file."""
 BOX_TOL = 0.03
 """How far each number of a box may be off, as a share of the image."""
 
@@ -73,13 +76,12 @@ async def decide(model: Model, decision: dict[str, Any], *, native: bool, worker
         for index, past in enumerate(decision["history"]):
             happened(job, actor, past, ids, index)
         try:
-            reply = await model.complete(actor.ask(), seconds=SECONDS)
+            turn = await think(job, actor)
         except ModelError as error:
             outcome.note = f"{type(error).__name__}: {error}"
             return outcome
-        turn = actor.read(reply)
         judge(outcome, turn, decision, job, ids)
-        outcome.prompt_tokens, outcome.completion_tokens = reply.usage.prompt_tokens, reply.usage.completion_tokens
+        outcome.prompt_tokens, outcome.completion_tokens = turn.usage.prompt_tokens, turn.usage.completion_tokens
         job.trace.close()
     return outcome
 
@@ -87,7 +89,7 @@ async def decide(model: Model, decision: dict[str, Any], *, native: bool, worker
 def build(model: Model, decision: dict[str, Any], folder: Path, workers: WorkerPool) -> tuple[Job, dict[str, str]]:
     """A run that stands before this decision; also the ids behind `$1`, `$2`."""
     store = ArtifactStore(folder)
-    run = Run(id=decision["id"], prompt=decision["prompt"], model=model.name, limits=Limits())
+    run = Run(id=decision["id"], prompt=decision["prompt"], model=model.name, limits=Limits(seconds=SECONDS))
     transcript = Transcript(context=model.context, profile=model.profile)
     trace = TraceWriter(folder / "trace.jsonl")
     job = Job(run, model, store, workers, discover(), transcript, trace, lambda _event: None)
@@ -95,6 +97,8 @@ def build(model: Model, decision: dict[str, Any], folder: Path, workers: WorkerP
     for file, look in zip(decision["files"], decision["looks"], strict=True):
         id_ = add(job, file, ids)
         run.inputs.append(id_)
+        if WHOLE not in look:
+            job.unread.add(id_)
         run.looks.append(Observation(text=f"{describe(job.artifacts[id_])}. {look}".rstrip(". ")))
     offer(job, ["core", "image", "document"])
     return job, ids
@@ -121,7 +125,8 @@ def happened(job: Job, actor: CallTools, past: dict[str, Any], ids: dict[str, st
     observation = past["observation"]
     for handle, id_ in ids.items():
         observation = observation.replace(handle, id_)
-    seen = Observation(text=observation, artifacts=made, tool=call.tool)
+    error = "retry" if observation.startswith("error") else None
+    seen = Observation(text=observation, artifacts=made, tool=call.tool, error=error)
     job.transcript.add(actor.said(turn))
     for message, stub in actor.observed(turn, [seen]):
         job.transcript.add(message, stub=stub)

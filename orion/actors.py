@@ -24,10 +24,14 @@ from orion.worker import WorkerDied, WorkerError, WorkerTimeout
 ARGUMENT_CHARS = 400
 """Longest text argument a grammar lets a model write; unbounded text is where small models run away."""
 ARGUMENT_ITEMS = 32
+REQUEST_CHARS = 400
+"""Characters of the request that are repeated with each observation."""
 READY = "ready"
 """Stands for the answer in an action schema that cannot hold the answer's own."""
 CUT_SHOWN = 200
 """Characters of a turn that was cut off which stay in the transcript."""
+FIXABLE = frozenset({"retry", "bad_arguments", "unknown_tool"})
+"""Errors of a call which the model can put right by itself."""
 TRUNCATED = "Your reply was cut off at the token limit, so nothing was done. Reply again, shorter."
 NO_ACTION = "Your reply held no action."
 
@@ -62,14 +66,14 @@ class CallTools:
 
     # ---- asking -----------------------------------------------------------------------------------------------
 
-    def ask(self) -> Ask:
-        """The request for the next action."""
+    def ask(self, without: str | None = None) -> Ask:
+        """The request for the next action; `without` names a tool that is not on offer this time (schema mode)."""
         limits, messages = self.job.run.limits, self.job.transcript.messages()
         if self.native:
             tools = self.wire()
             choice: Any = "auto" if tools else None
             return Ask(messages, max_tokens=limits.answer_tokens, tools=tools, tool_choice=choice)
-        schema = self.action_schema()
+        schema = self.action_schema(without)
         inline = self.answer_inline and self.may_answer()
         return Ask(messages, max_tokens=limits.answer_tokens if inline else limits.action_tokens, schema=schema)
 
@@ -81,7 +85,7 @@ class CallTools:
             tools.append(_add_toolset_wire(self.job, more))
         return tools
 
-    def action_schema(self) -> dict[str, JSON]:
+    def action_schema(self, without: str | None = None) -> dict[str, JSON]:
         """`anyOf {final} | {tool: const, arguments}` for this step, with the ids that exist as enums."""
         arms: list[JSON] = []
         defs: dict[str, JSON] = {}
@@ -89,6 +93,8 @@ class CallTools:
             final, defs = self._final_arm()
             arms.append(_object({"final": final}))
         for tool in self.job.offered():
+            if tool.name == without:
+                continue
             arguments = bounded(tool.schema(self.job.ids_for(tool)))
             arms.append(_object({"tool": {"const": tool.name}, "arguments": arguments}))
         more = waiting(self.job)
@@ -99,10 +105,27 @@ class CallTools:
         return {**schema, "$defs": defs} if defs else schema
 
     def may_answer(self) -> bool:
-        """Whether an answer is on offer: not before anything was seen of attached media, if there is a way to see."""
-        run = self.job.run
-        seen = any(look.error is None for look in run.looks) or any(step.observations for step in run.steps)
-        return seen or not run.inputs or not self.job.offered()
+        """Whether an answer is on offer.
+
+        Not before the attached media were read, by the first look or by a tool; and not right after a call that was
+        wrong, which a small model would rather talk about than correct.
+        """
+        steps = self.job.run.steps
+        if steps and steps[-1].observations and all(seen.error in FIXABLE for seen in steps[-1].observations):
+            before = steps[-2].observations if len(steps) > 1 else []
+            return bool(before) and all(seen.error in FIXABLE for seen in before)
+        return not self.job.unread or any(step.observations for step in steps)
+
+    def repeated(self, turn: Turn) -> str | None:
+        """The tool of a turn that asks again for what an earlier call already brought (schema mode)."""
+        if self.native or len(turn.calls) != 1:
+            return None
+        call = turn.calls[0]
+        for step in self.job.run.steps:
+            for earlier, seen in zip(step.turn.calls, step.observations, strict=False):
+                if seen.error is None and earlier.tool == call.tool and earlier.arguments == call.arguments:
+                    return call.tool
+        return None
 
     def _final_arm(self) -> tuple[JSON, dict[str, JSON]]:
         if self.job.output is None:
@@ -202,9 +225,14 @@ class CallTools:
         messages = []
         for call, seen in zip(turn.calls, observations, strict=True):
             stub = f"[the result of {call.tool} was left out to save room; call it again if you need it]"
-            text = seen.text if native else f"Observation from {call.tool}:\n{seen.text}"
+            text = seen.text if native else self._observation(call, seen)
             messages.append((Message.tool(call.id, text) if native else Message.text("user", text), stub))
         return messages
+
+    def _observation(self, call: Call, seen: Observation) -> str:
+        """An observation with the request repeated: a small model loses sight of it after a long text."""
+        request = self.job.run.prompt[:REQUEST_CHARS]
+        return prompts.render("observed", tool=call.tool, text=seen.text, request=request)
 
     async def _observe(self, call: Call) -> Observation:
         index = len(self.job.run.steps) - 1

@@ -22,7 +22,10 @@ async def look(job: Job, *, text_only: bool) -> None:
     The token budget `Limits.look_tokens` is shared out evenly. A look that fails is an observation that says so.
     """
     budget = job.run.limits.look_tokens
-    if not job.run.inputs or budget == 0:
+    if budget == 0:
+        job.unread.update(job.run.inputs)
+        return
+    if not job.run.inputs:
         return
     chars = int(budget * job.model.profile.chars_per_token / len(job.run.inputs))
     looks = [_one(job, job.artifacts[id_], chars, text_only) for id_ in job.run.inputs]
@@ -59,8 +62,11 @@ async def _one(job: Job, artifact: Artifact, chars: int, text_only: bool) -> Obs
     try:
         seen = await job.workers.call("orion.marshal:run_look", payload, seconds=seconds)
     except OrionError as error:
+        job.unread.add(artifact.id)
         return Observation(text=f"{facts}. Its content could not be read: {error}", error="failed")
     job.covered.update((tool, artifact.id) for tool in seen["covers"])
+    if not seen["whole"]:
+        job.unread.add(artifact.id)
     spent = round(time.monotonic() - began, 3)
     return Observation(
         text=f"{facts.removesuffix(artifact.kind)}{seen['text']}", tool=f"{toolset.name}.look", seconds=spent

@@ -27,7 +27,7 @@ async def loop(job: Job, actor: CallTools) -> None:
     try:
         while job.run.stop is None:
             _check_limits(job)
-            turn = actor.read(await _think(job, actor))
+            turn = await think(job, actor)
             job.emit(TurnEnded(len(job.run.steps), turn))
             step = Step(turn=turn)
             job.run.steps.append(step)
@@ -56,18 +56,32 @@ def _check_limits(job: Job) -> None:
         raise Stop("wall_clock", f"{limits.seconds:g} s passed")
 
 
-async def _think(job: Job, actor: CallTools) -> Reply:
+async def think(job: Job, actor: CallTools) -> Turn:
+    """The model's next turn. One that only repeats an earlier call is asked for once more, with that tool left out:
+    a small model often asks for what it just got, and bound to the other actions it moves on.
+    """
+    turn = actor.read(await _reply(job, actor))
+    repeated = actor.repeated(turn)
+    if repeated is None:
+        return turn
+    second = actor.read(await _reply(job, actor, without=repeated))
+    second.usage = turn.usage + second.usage
+    second.seconds += turn.seconds
+    return second
+
+
+async def _reply(job: Job, actor: CallTools, without: str | None = None) -> Reply:
     """The model's next reply."""
     removed = job.transcript.compact(job.run.limits.answer_tokens)
     if removed:
         job.emit(Compacted(removed))
     try:
-        reply = await job.ask("turn", actor.ask(), seconds=max(job.seconds_left(), 0.1))
+        reply = await job.ask("turn", actor.ask(without), seconds=max(job.seconds_left(), 0.1))
     except ModelError as error:
         overflow = isinstance(error, ContextOverflow)
         if error.status == 400 and not overflow and actor.answer_inline and job.output is not None:
             actor.answer_inline = False  # a grammar this server cannot build: the answer gets a call of its own
-            return await _think(job, actor)
+            return await _reply(job, actor, without)
         if job.seconds_left() <= 0:
             raise Stop("wall_clock", f"{job.run.limits.seconds:g} s passed") from error
         raise

@@ -42,7 +42,7 @@ def run_look(payload: Mapping[str, JSON]) -> dict[str, JSON]:
     """Worker entry: the first look of a toolset at one medium; see `orion.tools.Toolset.look`."""
     look: Callable[..., Look] = _resolve(payload["target"])
     seen = look(Path(payload["path"]), payload["meta"], payload["budget_chars"], payload["text_only"])
-    return {"text": seen.text, "covers": list(seen.covers)}
+    return {"text": seen.text, "covers": list(seen.covers), "whole": seen.whole}
 
 
 def load(tool: Tool, arguments: Mapping[str, JSON], files: Mapping[str, JSON]) -> dict[str, Any]:
