@@ -34,6 +34,8 @@ FIXABLE = frozenset({"retry", "bad_arguments", "unknown_tool"})
 """Errors of a call which the model can put right by itself."""
 TRUNCATED = "Your reply was cut off at the token limit, so nothing was done. Reply again, shorter."
 NO_ACTION = "Your reply held no action."
+UNREAD = "Nothing was seen of the attached files yet. Call a tool first."
+UNCORRECTED = "Your last call was wrong and brought nothing. Correct it first."
 
 
 class CallTools:
@@ -92,9 +94,9 @@ class CallTools:
         if self.may_answer():
             final, defs = self._final_arm()
             arms.append(_object({"final": final}))
-        for tool in self.job.offered():
-            if tool.name == without:
-                continue
+        offered = self.job.offered()
+        others = [tool for tool in offered if tool.name != without]
+        for tool in others if others or arms else offered:
             arguments = bounded(tool.schema(self.job.ids_for(tool)))
             arms.append(_object({"tool": {"const": tool.name}, "arguments": arguments}))
         more = waiting(self.job)
@@ -198,7 +200,7 @@ class CallTools:
             turn.final, turn.problem = (READY, None) if self.job.output is not None and turn.text else (None, NO_ACTION)
         if turn.final is not None and not self.may_answer():
             turn.final = None
-            turn.problem = "Nothing was seen of the attached files yet. Call a tool first."
+            turn.problem = UNREAD if not any(step.observations for step in self.job.run.steps) else UNCORRECTED
 
     # ---- acting -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from PIL import Image
 
-from orion.actors import ARGUMENT_CHARS, CUT_SHOWN, NO_ACTION, READY, TRUNCATED, CallTools
+from orion.actors import ARGUMENT_CHARS, CUT_SHOWN, NO_ACTION, READY, TRUNCATED, UNCORRECTED, UNREAD, CallTools
 from orion.events import ToolEnded, ToolStarted
 from orion.job import Job
 from orion.run import Call, Observation, Step, Turn
@@ -50,14 +50,14 @@ def say(text: str) -> str:
     return text
 
 
-TOOLS = [crop_it, count, pages, add, say]
+TOOLS: list[Callable[..., Any]] = [crop_it, count, pages, add, say]
 INVOICE = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     with job_of(tmp_path, tools=TOOLS) as made:
-        del made.catalogue["core"], made.catalogue["image"], made.catalogue["document"]  # type: ignore[attr-defined]
+        del made.catalogue["core"], made.catalogue["image"], made.catalogue["document"]
         yield made
 
 
@@ -114,11 +114,57 @@ def test_no_answer_before_the_files_were_read(job: Job) -> None:
     assert list(arms(actor)) == ["add", "count", "say"]
     assert actor.ask().max_tokens == job.run.limits.action_tokens
     turn = actor.read(Reply('{"final": "made up"}', finish_reason="stop"))
-    assert (turn.final, turn.problem) == (None, "Nothing was seen of the attached files yet. Call a tool first.")
+    assert (turn.final, turn.problem) == (None, UNREAD)
     assert native_actor(job).read(Reply("made up", finish_reason="stop")).final is None
     job.run.steps.append(Step(turn=Turn(), observations=[Observation(text="26")]))
     assert "final" in arms(actor)
     assert actor.ask().max_tokens == job.run.limits.answer_tokens
+
+
+def bad_step() -> Step:
+    return Step(turn=Turn(calls=[Call(tool="add")]), observations=[Observation(text="Error", error="bad_arguments")])
+
+
+def test_a_wrong_call_is_corrected_before_an_answer(job: Job) -> None:
+    actor = schema_actor(job)
+    job.run.steps.append(bad_step())
+    assert "final" not in arms(actor)
+    turn = actor.read(Reply('{"final": "never mind"}', finish_reason="stop"))
+    assert (turn.final, turn.problem) == (None, UNCORRECTED)
+    job.run.steps.append(bad_step())
+    assert "final" in arms(actor)  # it cannot be done, then
+
+
+def test_a_tool_can_be_left_out_once_unless_it_is_all_there_is(job: Job) -> None:
+    actor = schema_actor(job)
+
+    def tools_without(name: str) -> list[str]:
+        schema = actor.action_schema(without=name)
+        return [
+            arm["properties"]["tool"]["const"] for arm in schema.get("anyOf", [schema]) if "tool" in arm["properties"]
+        ]
+
+    assert tools_without("add") == ["say"]
+    job.unread.add("img_0000aa")
+    del job.tools["say"]
+    assert tools_without("add") == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "error", "repeated"),
+    [
+        ([Call(tool="add", arguments={"a": 1, "b": 2})], None, "add"),
+        ([Call(tool="add", arguments={"a": 1, "b": 3})], None, None),
+        ([Call(tool="say", arguments={"a": 1, "b": 2})], None, None),
+        ([Call(tool="add", arguments={"a": 1, "b": 2})], "failed", None),
+        ([], None, None),
+    ],
+)
+def test_what_counts_as_repeated(job: Job, calls: list[Call], error: Any, repeated: str | None) -> None:
+    earlier = Turn(calls=[Call(tool="add", arguments={"a": 1, "b": 2})])
+    job.run.steps.append(Step(turn=earlier, observations=[Observation(text="3", error=error)]))
+    assert schema_actor(job).repeated(Turn(calls=calls)) == repeated
+    assert native_actor(job).repeated(Turn(calls=calls)) is None
 
 
 def test_more_toolsets_only_while_some_wait(job: Job) -> None:

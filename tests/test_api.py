@@ -99,8 +99,8 @@ def test_async(tmp_path: Path) -> None:
 
 def test_one_object_in_two_event_loops_one_after_the_other(tmp_path: Path) -> None:
     with closed_at_end(Echo(), tmp_path, tools=[say]) as agent:
-        assert asyncio.run(agent.arun("one")).text == "one"  # type: ignore[arg-type]
-        assert asyncio.run(agent.arun("two")).text == "two"  # type: ignore[arg-type]
+        assert asyncio.run(agent.arun("one")).text == "one"
+        assert asyncio.run(agent.arun("two")).text == "two"
 
 
 def test_several_threads_at_once(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_twenty_runs_at_once_share_nothing(tmp_path: Path) -> None:
 
 
 def test_each_run_has_its_own_limits_and_schema(tmp_path: Path) -> None:
-    async def main(agent: Orion) -> list[Result]:
+    async def main(agent: Orion) -> tuple[Result, Result, Result]:
         return await asyncio.gather(
             agent.arun("a", limits=Limits(steps=1)),
             agent.arun("b", response_format={"type": "string"}),

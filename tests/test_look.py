@@ -114,7 +114,7 @@ def test_a_look_that_needs_a_library_names_its_install_line(tmp_path: Path) -> N
         return str(file)
 
     async def main() -> None:
-        deaf = Toolset("deaf", "sounds", (hear,), media=("audio",), look=lambda *_args: None)  # type: ignore[arg-type, return-value]
+        deaf = Toolset("deaf", "sounds", (hear,), media=("audio",), look=lambda *_args: None)  # type: ignore[arg-type]
         with job_of(tmp_path, extra=[deaf]) as job:
             sound = attach(job, b"sound", "audio", None)
             await look(job, text_only=True)

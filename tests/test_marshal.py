@@ -380,6 +380,11 @@ def leaves() -> str:
     sys.exit(3)
 
 
+def calculate_nothing() -> int:
+    """Give nothing."""
+    return 0
+
+
 async def leaves_politely() -> str:
     """Leave."""
     sys.exit(3)
@@ -412,7 +417,8 @@ def test_a_users_tool_may_do_anything_and_the_run_goes_on(
     function: Callable[..., Any], arguments: dict[str, Any], error: str | None, text: str, tmp_path: Path
 ) -> None:
     limit = 0.2 if "hangs" in function.__name__ else 20
-    played = play([act(function.__name__, **arguments), final("done")], tmp_path, tools=[function], tool_seconds=limit)
+    script = [act(function.__name__, **arguments), act("calculate_nothing"), final("done")]
+    played = play(script, tmp_path, tools=[function, calculate_nothing], tool_seconds=limit)
     (seen,) = played.run.steps[0].observations
     assert (seen.error, seen.text, seen.tool) == (error, text, function.__name__)
     assert (played.run.stop, played.run.output) == ("answered", "done")

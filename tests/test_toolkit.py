@@ -167,7 +167,7 @@ def test_a_run_with_a_choice_and_one_more_toolset(tmp_path: Path) -> None:
         [
             '{"toolsets": []}',
             act(ADD_TOOLSET, name="words"),
-            act(ADD_TOOLSET, name="words"),
+            act(ADD_TOOLSET, name="wordz"),
             act("impossible"),
             final("x"),
         ],
@@ -178,7 +178,7 @@ def test_a_run_with_a_choice_and_one_more_toolset(tmp_path: Path) -> None:
     assert selected == Selected(("core",), asked_model=True)
     added, again, unknown = (step.observations[0] for step in played.run.steps[:3])
     assert (added.error, added.text) == (None, "Added words. More tools:\ntranslate(text: text): Translate.")
-    assert (again.error, "'words'" in again.text, "weather" in again.text) == ("bad_arguments", True, True)
+    assert (again.error, "'wordz'" in again.text, "weather" in again.text) == ("bad_arguments", True, True)
     assert unknown.error == "unknown_tool"
     system = json.loads(played.model.asks[1].messages[0].body)["content"]
     assert f"{ADD_TOOLSET}(name: weather|words)" in system
@@ -195,7 +195,9 @@ def test_no_choice_without_anything_to_choose(tmp_path: Path) -> None:
     assert (played.run.toolsets, played.run.usage.calls) == (["core"], 1)
 
 
-def test_a_text_file_alone_still_leaves_the_choice(tmp_path: Path) -> None:
-    played = chosen_run(['{"toolsets": ["scales"]}', act("weigh"), final("26")], tmp_path, files=[NOTE])
+def test_a_text_file_settles_it_and_the_model_may_still_add(tmp_path: Path) -> None:
+    played = chosen_run([act(ADD_TOOLSET, name="scales"), act("weigh"), final("26")], tmp_path, files=[NOTE])
     assert played.run.toolsets == ["core", "scales"]
-    assert played.run.steps[0].observations[0].error is None or "weigh" in played.run.steps[0].observations[0].text
+    assert [step.observations[0].error for step in played.run.steps[:2]] == [None, None]
+    assert played.run.steps[1].observations[0].text == str(len(NOTE))
+    assert played.run.output == "26"

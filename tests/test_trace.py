@@ -35,9 +35,10 @@ def much() -> str:
     return "words\n" * 3000
 
 
-TOOLS = [add, paint, much]
+TOOLS: list[Callable[..., Any]] = [add, paint, much]
 N = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 SAME = act("add", a=1, b=1)
+AGAIN = [("add", {"a": 1, "b": 1})]
 RUNS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "answer": ([final("4")], {}),
     "tools": ([act("add", a="2", b=2), act("paint", shade=3), act("much"), act("nope"), final("x")], {}),
@@ -45,7 +46,7 @@ RUNS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "salvaged": (['<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>', "x"], {"native": True}),
     "schema": ([final({"n": "x"}), '{"m": 1}', '{"n": 1}'], {"response_format": N}),
     "unsatisfied": ([final("x")] + ["x"] * 3, {"response_format": N}),
-    "no progress": ([SAME, SAME, SAME, "x"], {}),
+    "no progress": ([AGAIN, AGAIN, AGAIN, "x"], {"native": True}),
     "steps": ([SAME, act("add", a=1, b=2), "x"], {"steps": 2}),
     "invalid": (["", cut("{"), "", "x"], {}),
     "broken": ([SAME, ModelBroke("gone")], {}),
