@@ -42,7 +42,7 @@ def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -
             covers.append("form_fields")
         texts, whole = _page_parts(opened, budget_chars - sum(map(len, parts)))
         if whole:
-            covers.append("read_text")
+            covers += ["read_text", "extract_tables"]  # rows and columns stand in the text, sums under it
         return Look("\n".join([*parts, *texts]), tuple(covers), whole={"form_fields", "read_text"} <= set(covers))
 
 
