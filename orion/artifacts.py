@@ -9,6 +9,7 @@ import hashlib
 import io
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -224,14 +225,21 @@ class ArtifactStore:
         return artifact.id, box.model_copy(update={"of": artifact.id})
 
     @contextlib.contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """A folder on the store's own file system that lasts as long as the `with` block."""
+    def scratch(self, *, lazy: bool = False) -> Iterator[Path]:
+        """A folder on the store's own file system that lasts as long as the `with` block.
+
+        A `lazy` one is only a name until somebody makes it: most tool calls bring no files, and a folder made and
+        removed for each would be the dearest part of a step.
+        """
+        folder = self._scratch / f"tmp{secrets.token_hex(8)}"
         with _disk_errors():
-            folder = Path(tempfile.mkdtemp(dir=self._scratch))
+            if not lazy:
+                folder.mkdir(mode=0o700)
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if not lazy or folder.exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def __contains__(self, artifact_id: object) -> bool:
         with self._lock:

@@ -31,7 +31,7 @@ def run_call(payload: Mapping[str, JSON]) -> dict[str, JSON]:
     """Worker entry: run one tool on bound arguments.
 
     `payload`: `target` (`module:function`), `arguments`, `files` (id → `{"path", "original", "artifact"}`) and
-    `scratch`, a folder for files. Returns what `dump` returns.
+    `scratch`, a folder for files that is made when the first one comes. Returns what `dump` returns.
     """
     tool = as_tool(_resolve(payload["target"]))
     arguments = load(tool, payload["arguments"], payload["files"])
@@ -148,6 +148,7 @@ class _Out:
         if _is_image(value):
             from orion.media import save_image
 
+            self.scratch.mkdir(mode=0o700, exist_ok=True)
             path, media_type = save_image(value, self.scratch)
             return {
                 "path": str(path),
@@ -164,6 +165,7 @@ class _Out:
             raise ToolFailed(f"the tool returned the path {value.name!r}, which is no file")
         with value.open("rb") as file:
             kind, media_type = sniff(file.read(SNIFF_BYTES), value.name)
+        self.scratch.mkdir(mode=0o700, exist_ok=True)
         path = self.scratch / f"{len(self.files)}-{value.name}"
         shutil.copyfile(value, path)
         return {"path": str(path), "kind": kind, "media_type": media_type, "name": value.name}

@@ -65,9 +65,10 @@ def named(names: Sequence[str], catalogue: Mapping[str, Toolset]) -> list[str]:
     return chosen
 
 
-def usable(toolset: Toolset) -> list[Tool]:
+@cache
+def usable(toolset: Toolset) -> tuple[Tool, ...]:
     """The tools of a toolset whose libraries are installed."""
-    return [made for made in map(as_tool, toolset.tools) if made.missing() is None]
+    return tuple(made for made in map(as_tool, toolset.tools) if made.missing() is None)
 
 
 def offer(job: Job, names: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ async def run_tool(job: Job, tool: Tool, arguments: Mapping[str, JSON]) -> Obser
     """
     tool.require()
     seconds = min(tool.seconds or job.run.limits.tool_seconds, max(job.seconds_left(), 0.1))
-    with job.store.scratch() as scratch:
+    with job.store.scratch(lazy=True) as scratch:
         files = _files(job, tool, arguments)
         if tool.host or tool.name in job.local:
             raw = await _here(job, tool, arguments, files, scratch, seconds)

@@ -90,7 +90,7 @@ class Param:
         """JSON schema of this argument; with `ids` (id → kind) references are limited to those that exist."""
         if self.ref is None:
             try:
-                return _inline(self.adapter().json_schema())
+                return _value_schema(self.annotation)
             except (PydanticUserError, RecursionError) as error:
                 why = "it refers to itself" if isinstance(error, RecursionError) else str(error).split("\n", 1)[0]
                 raise UserError(f"the type of {self.name!r} is none a tool can take: {why}", param=self.name) from error
@@ -413,6 +413,19 @@ def _coerce(tool_name: str, param: Param, value: JSON) -> JSON:
             where = ".".join(str(part) for part in first["loc"])
             problem = problem or f"{where + ': ' if where else ''}{first['msg']}"
     raise ToolRetry(f"{tool_name}: {param.name}: {problem}, got {_short(value)}")
+
+
+def _value_schema(annotation: Any) -> dict[str, JSON]:
+    """The JSON schema of a value. Asked for in every step and never changed, so it is made once."""
+    try:
+        return _value_schema_of(annotation)
+    except TypeError:  # an annotation that cannot be hashed
+        return _inline(_adapter(annotation).json_schema())
+
+
+@functools.cache
+def _value_schema_of(key: Any) -> dict[str, JSON]:
+    return _inline(_adapter(key).json_schema())
 
 
 @functools.cache

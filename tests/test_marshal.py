@@ -300,8 +300,10 @@ def test_a_worker_that_was_taken_over_gets_nothing_in(raw: dict[str, Any], tmp_p
 
     class Taken(WorkerPool):
         async def call(self, target: str, payload: Any, *, seconds: float) -> dict[str, Any]:
-            (Path(payload["scratch"]) / "link").symlink_to(__file__)
-            (Path(payload["scratch"]) / "ok").write_bytes(b"x")
+            scratch = Path(payload["scratch"])
+            scratch.mkdir()
+            (scratch / "link").symlink_to(__file__)
+            (scratch / "ok").write_bytes(b"x")
             return raw
 
     async def main() -> None:
