@@ -9,6 +9,7 @@ from orion.artifacts import Artifact
 from orion.errors import OrionError
 from orion.events import Looked
 from orion.job import Job
+from orion.lenient import whole_characters
 from orion.run import Observation
 from orion.tools import Toolset, as_tool
 
@@ -61,16 +62,15 @@ async def _one(job: Job, artifact: Artifact, chars: int, text_only: bool) -> Obs
     seconds = max(min(LOOK_SECONDS, job.seconds_left()), 0.1)
     try:
         seen = await job.workers.call("orion.marshal:run_look", payload, seconds=seconds)
-    except OrionError as error:
+        text, covers, whole = whole_characters(seen["text"]), list(seen["covers"]), seen["whole"]
+    except (OrionError, KeyError, TypeError) as error:  # a worker that was taken over may send anything
         job.unread.add(artifact.id)
         return Observation(text=f"{facts}. Its content could not be read: {error}", error="failed")
-    job.covered.update((tool, artifact.id) for tool in seen["covers"])
-    if not seen["whole"]:
+    job.covered.update((str(tool), artifact.id) for tool in covers)
+    if not whole:
         job.unread.add(artifact.id)
     spent = round(time.monotonic() - began, 3)
-    return Observation(
-        text=f"{facts.removesuffix(artifact.kind)}{seen['text']}", tool=f"{toolset.name}.look", seconds=spent
-    )
+    return Observation(text=f"{facts.removesuffix(artifact.kind)}{text}", tool=f"{toolset.name}.look", seconds=spent)
 
 
 def _missing(toolset: Toolset) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from orion.events import (
 from orion.result import Result, file_name
 from orion.run import Limits
 from orion.scripted import ScriptedModel
+from orion.settings import Settings
 from orion.tools import tool
 from orion.wire import Ask, Reply
 from tests.scenes import NOTE, SHARED, act, final, scripted
@@ -198,6 +200,37 @@ def test_closing_twice_and_using_it_again(tmp_path: Path) -> None:
         agent.close()
         agent.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "orion"]
+
+
+class Unknown(Echo):
+    """A model whose capabilities must be asked for first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = None  # type: ignore[assignment]
+        self.probes = 0
+
+    async def complete(self, ask: Ask, **more: Any) -> Reply:
+        if ask.messages[0].role == "system":
+            return await super().complete(ask, **more)
+        self.probes += 1
+        await asyncio.sleep(0.01)
+        return Reply("no", finish_reason="stop")
+
+
+def test_many_runs_wait_for_one_probe_also_after_closing(tmp_path: Path) -> None:
+    settings = Settings(store_dir=tmp_path, cache_dir=tmp_path / "cache")
+    model = Unknown()
+    agent = closed_at_end(model, tmp_path, tools=[say], settings=settings)
+
+    async def crowd() -> list[Result]:
+        return await asyncio.gather(*(agent.arun(f"task {number}") for number in range(5)))
+
+    for times in (1, 2):
+        assert all(is_whole(result, f"task {number}") for number, result in enumerate(asyncio.run(crowd())))
+        assert model.probes == 3 * times
+        agent.close()
+        shutil.rmtree(tmp_path / "cache")
 
 
 def test_closing_what_was_never_used(tmp_path: Path) -> None:
@@ -421,8 +454,6 @@ def test_an_artifact_of_one_run_can_be_attached_to_the_next(tmp_path: Path) -> N
 
 
 def test_a_model_that_cannot_be_had(tmp_path: Path) -> None:
-    from orion.settings import Settings
-
     settings = Settings(store_dir=tmp_path, cache_dir=tmp_path)
     with Orion("http://127.0.0.1:9/v1", settings=settings) as agent, pytest.raises(OrionError) as caught:
         agent.run("Do it.")

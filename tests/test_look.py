@@ -91,6 +91,24 @@ def test_a_look_that_fails_says_so_and_the_others_stand(
     assert job.unread == {id_}
 
 
+@pytest.mark.parametrize(
+    "raw", [{}, {"text": 5, "covers": [], "whole": True}, {"text": "", "covers": 5, "whole": True}], ids=str
+)
+def test_a_worker_that_was_taken_over(raw: dict[str, Any], radio: Toolset, tmp_path: Path) -> None:
+    class Taken(WorkerPool):
+        async def call(self, target: str, payload: Any, *, seconds: float) -> dict[str, Any]:
+            return raw
+
+    async def main() -> None:
+        with job_of(tmp_path, extra=[radio], workers=Taken()) as job:
+            attach(job, b"all", "audio", "a.wav")
+            await look(job, text_only=True)
+            assert [seen.error for seen in job.run.looks] == ["failed"]
+            assert job.unread == set(job.run.inputs)
+
+    asyncio.run(main())
+
+
 def test_no_budget_no_look(radio: Toolset, tmp_path: Path) -> None:
     job = looked(radio, tmp_path, b"all of one", look_tokens=0)
     assert job.run.looks == []

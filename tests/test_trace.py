@@ -121,6 +121,18 @@ def test_a_trace_cut_at_any_line_gives_what_was_done(kept: str, tmp_path: Path) 
     assert len(read_replies(torn)) == whole.count("reply")
 
 
+def test_what_was_done_is_on_disk_at_once(tmp_path: Path) -> None:
+    """A run that is killed leaves everything up to then: the tool reads the trace of its own run."""
+
+    def peek() -> list[str]:
+        """List events."""
+        (path,) = tmp_path.glob("runs/*/trace.jsonl")
+        return [json.loads(line)["event"] for line in path.read_text().splitlines()]
+
+    run = play([act("add", a=1, b=2), act("peek"), final("x")], tmp_path, tools=[add, peek])
+    assert run.run.steps[1].observations[0].value == ["start", "looks", "reply", "step", "reply"]
+
+
 def test_a_torn_last_line_is_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = played("answer", tmp_path)
     run.result.trace.write_bytes(run.result.trace.read_bytes()[:-20])
