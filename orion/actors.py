@@ -110,8 +110,10 @@ class CallTools:
         """Whether an answer is on offer.
 
         Not before the attached media were read, by the first look or by a tool; and not right after a call that was
-        wrong, which a small model would rather talk about than correct.
+        wrong, which a small model would rather talk about than correct. Native models are trusted to know.
         """
+        if self.native:
+            return True
         steps = self.job.run.steps
         if steps and steps[-1].observations and all(seen.error in FIXABLE for seen in steps[-1].observations):
             before = steps[-2].observations if len(steps) > 1 else []

@@ -21,13 +21,18 @@ async def look(job: Job, *, text_only: bool) -> None:
     """Take the looks of all inputs and put them on `Run.looks`, in the order of the inputs.
 
     The token budget `Limits.look_tokens` is shared out evenly. A look that fails is an observation that says so.
+    What was not told in full is on `Job.unread` afterwards, but for images that the model sees itself.
     """
     budget = job.run.limits.look_tokens
-    if budget == 0:
+    if budget and job.run.inputs:
+        await _look(job, budget, text_only)
+    else:
         job.unread.update(job.run.inputs)
-        return
-    if not job.run.inputs:
-        return
+    if not text_only:
+        job.unread -= {id_ for id_ in job.run.inputs if job.artifacts[id_].kind == "image"}
+
+
+async def _look(job: Job, budget: int, text_only: bool) -> None:
     chars = int(budget * job.model.profile.chars_per_token / len(job.run.inputs))
     looks = [_one(job, job.artifacts[id_], chars, text_only) for id_ in job.run.inputs]
     for observation, id_ in zip(await asyncio.gather(*looks), job.run.inputs, strict=True):
