@@ -164,3 +164,14 @@ def test_a_run_begins_with_what_was_seen(tmp_path: Path) -> None:
     assert first.startswith(f"Observation:\n{seen.text}")
     assert first.endswith("Request: When?")
     assert id_ not in system
+
+
+@pytest.mark.parametrize(("text_only", "unread"), [(False, 0), (True, 1)])
+def test_an_image_that_the_model_sees_is_read(text_only: bool, unread: int, tmp_path: Path) -> None:
+    async def main() -> None:
+        with job_of(tmp_path, look_tokens=0) as job:
+            attach(job, b"png", "image", "a.png", width=1, height=1)
+            await look(job, text_only=text_only)
+            assert len(job.unread) == unread
+
+    asyncio.run(main())
