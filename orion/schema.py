@@ -20,6 +20,7 @@ from orion.run import JSON
 from orion.schema_coerce import Coercion
 from orion.schema_grammar import known_ids, lower, reference_kind
 from orion.schema_outline import outline
+from orion.schema_patterns import matches
 from orion.schema_refuse import ASSERTIONS, refuse, walk
 from orion.wire import Dialect
 
@@ -78,12 +79,16 @@ class OutputSchema:
         from orion.schema_formats import checker
 
         base = validator_for(self.schema, default=Draft202012Validator)
-        own = {"pattern": self._reference_check(base, "pattern"), "format": self._reference_check(base, "format")}
+        usual = base.VALIDATORS
+        own = {
+            "pattern": self._reference_check(_pattern),
+            "format": self._reference_check(usual["format"]),
+        }
         validator: Validator = extend(base, own)(self.schema, format_checker=checker())  # type: ignore[no-untyped-call]
         return validator
 
-    def _reference_check(self, base: Any, keyword: str) -> Any:
-        usual = base.VALIDATORS[keyword]
+    def _reference_check(self, usual: Any) -> Any:
+        keyword = "pattern" if usual is _pattern else "format"
 
         def check(validator: Any, wanted: Any, value: Any, node: Any) -> Iterator[ValidationError]:
             from jsonschema.exceptions import ValidationError
@@ -123,6 +128,13 @@ class OutputSchema:
     def outline(self, max_chars: int = OUTLINE_CHARS) -> str:
         """The fields in a few lines, for the prompt."""
         return outline(self.schema, max_chars)
+
+
+def _pattern(_validator: Any, wanted: str, value: JSON, _node: Any) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(value, str) and not matches(wanted, value):
+        yield ValidationError(f"{_shown(value)} does not match {_shown(wanted)}")
 
 
 def _shown(value: JSON) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,8 @@ class Coercion:
         tried: JSON = text
         if {"number", "integer"} & set(types) and _NUMBER.fullmatch(plain):
             number = json.loads(plain)
+            if isinstance(number, float) and not math.isfinite(number):  # beyond a float: no JSON can hold it
+                return text
             whole = isinstance(number, float) and number.is_integer() and "number" not in types
             tried = int(number) if whole else number
         elif "boolean" in types and plain.casefold() in _WORDS:

@@ -20,8 +20,8 @@ LAYERS: dict[str, str] = {
     "parts of a run": "actors context job look output sight toolrun",
     "model and machinery": (
         "capabilities engine engine_child events litellm_model marshal model openai_model patience runaway salvage "
-        "salvage_json schema schema_coerce schema_formats schema_grammar schema_outline schema_refuse scripted stream "
-        "toolkit trace worker worker_child worker_process"
+        "salvage_json schema schema_coerce schema_formats schema_grammar schema_outline schema_patterns "
+        "schema_refuse scripted stream toolkit trace worker worker_child worker_process"
     ),
     "toolsets": "toolsets.*",
     "values and tools": "artifacts fetch media pixels profiles sniff sources tools weight_sources weights",

@@ -563,3 +563,30 @@ def test_an_answer_nested_without_end_is_a_problem_not_a_crash() -> None:
         value = {"value": "1", "next": value}
     asked.coerce(value)
     assert asked.problems(value)
+
+
+def test_a_pattern_that_backtracks_without_end_is_checked_at_once() -> None:
+    asked = OutputSchema.prepare({"type": "string", "pattern": "^(a+)+$"})
+    assert asked.problems("a" * 40 + "!")
+    assert asked.problems("a" * 40) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        (r"^\d{3}$", "123", True),
+        (r"^\d{3}$", "123\n", False),  # as ECMAScript has it: `$` is the end
+        (r"b", "abc", True),
+        (r"^(?!x)a", "ab", True),
+        (r"(a)\1", "aa", True),
+        (r"a{0,2}\<", "a<", True),
+        (r"\<a", "<a", True),
+        (r"^[\w ]+$", "größe ü", True),
+    ],
+)
+def test_patterns_mean_what_they_mean_to_python(pattern: str, text: str, fits: bool) -> None:
+    assert (OutputSchema.prepare({"type": "string", "pattern": pattern}).problems(text) == []) is fits
+
+
+def test_a_number_beyond_a_float_is_no_number() -> None:
+    assert OutputSchema.prepare({"type": "number"}).coerce("1e999") == "1e999"
