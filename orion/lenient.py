@@ -89,7 +89,27 @@ def strict_json(text: str) -> tuple[JSON] | None:
         value, end = _STRICT.raw_decode(text, len(text) - len(text.lstrip()))
     except (ValueError, RecursionError):
         return None
-    return None if text[end:].strip() else (value,)
+    return None if text[end:].strip() or too_deep(value) else (value,)
+
+
+def too_deep(value: JSON, limit: int = MAX_DEPTH) -> bool:
+    """Whether objects and lists are nested deeper than `limit`: JSON that not everything which handles it survives.
+
+    >>> too_deep([[1]], 2), too_deep([[[1]]], 2)
+    (False, True)
+    """
+    layer = [value]
+    for _level in range(limit):
+        inner: list[JSON] = []
+        for item in layer:
+            if isinstance(item, dict):
+                inner.extend(part for part in item.values() if isinstance(part, dict | list))
+            elif isinstance(item, list):
+                inner.extend(part for part in item if isinstance(part, dict | list))
+        layer = inner
+        if not layer:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +135,8 @@ def candidates(text: str) -> Iterator[Found]:
         if strict is not None:
             try:  # what is JSON already is read at C speed
                 value, position = strict.raw_decode(text, opening.start())
-                yield Found(value, opening.start(), position, complete=True, rough=False)
+                if not too_deep(value):
+                    yield Found(value, opening.start(), position, complete=True, rough=False)
                 continue
             except (ValueError, RecursionError):
                 # Each failure costs Python a count of the lines before it; a few show that this text is not JSON.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from orion.errors import OrionError, ToolFailed
 from orion.job import Job
-from orion.lenient import whole_characters
+from orion.lenient import too_deep, whole_characters
 from orion.marshal import MARK, dump, load
 from orion.run import JSON, Observation
 from orion.tools import Tool, ToolContext
@@ -102,10 +102,10 @@ async def _threaded(work: Callable[[], dict[str, JSON]], seconds: float) -> dict
         result, error = None, None
         try:
             result = work()
-        except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to the waiting task, which types it
-            # A future takes neither StopIteration nor an exit.
+        except BaseException as caught:  # noqa: BLE001 - handed to the waiting task; nothing else ends this thread
+            # A future takes neither StopIteration nor what is no Exception (an exit, a cancellation).
             plain = isinstance(caught, Exception) and not isinstance(caught, StopIteration)
-            error = caught if plain else ToolFailed(f"{type(caught).__name__}: {caught}")
+            error = caught if plain else ToolFailed(_in_words(caught))
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
@@ -122,10 +122,23 @@ async def _typed(work: Awaitable[T], seconds: float) -> T:
             return await work
     except OrionError:
         raise
-    except (Exception, SystemExit) as error:
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ToolFailed(_in_words(error)) from error  # the tool's own: nobody cancelled this run
+    except (Exception, SystemExit, GeneratorExit) as error:
         if clock.expired():
             raise WorkerTimeout(f"no result within {seconds:g} s") from None
-        raise ToolFailed(f"{type(error).__name__}: {error}") from error
+        raise ToolFailed(_in_words(error)) from error
+
+
+def _in_words(error: BaseException) -> str:
+    """An error of somebody else's code, whose own words may fail, too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as broken:  # noqa: BLE001 - said in the text that is returned
+        return f"{type(error).__name__} (its text cannot be had: {type(broken).__name__})"
 
 
 def keep(job: Job, raw: Mapping[str, JSON], scratch: Path) -> Observation:
@@ -158,7 +171,7 @@ def keep(job: Job, raw: Mapping[str, JSON], scratch: Path) -> Observation:
         value = _replace(value, MARK.format(number), artifact.id)
     if value is not None:
         plain = encode(value)  # without the halves of characters that no JSON text can hold
-        value = json.loads(plain) if len(plain) <= VALUE_BYTES else None
+        value = json.loads(plain) if len(plain) <= VALUE_BYTES and not too_deep(value) else None
     shown, rest = cut(job, text)
     images = [id_ for id_ in made if job.artifacts[id_].kind == "image"]
     return Observation(text=shown, artifacts=[*made, *rest], show=images, value=value)

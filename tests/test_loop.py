@@ -469,3 +469,58 @@ def test_whatever_a_model_says_a_run_ends_well(
 def test_limits_are_checked_before_a_run() -> None:
     with pytest.raises(ValueError, match="steps"):
         Limits(steps=0)
+
+
+# ---- tools that misbehave in unusual ways -----------------------------------------------------------------------
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def stop_with(kind: str) -> str:
+    """Stop."""
+    raise {"wordless": Wordless, "interrupt": KeyboardInterrupt, "cancelled": asyncio.CancelledError}[kind]
+
+
+async def stop_soon_with(kind: str) -> str:
+    """Stop soon."""
+    return stop_with(kind)
+
+
+@pytest.mark.parametrize("tool", [stop_with, stop_soon_with])
+@pytest.mark.parametrize("kind", ["wordless", "cancelled"])
+def test_whatever_a_tool_raises_is_an_observation(tmp_path: Path, tool: Callable[..., Any], kind: str) -> None:
+    played = play([act(tool.__name__, kind=kind), final("done")], tmp_path, tools=[tool], tool_seconds=30)
+    seen = played.run.steps[0].observations[0]
+    assert (played.run.stop, played.run.output, seen.error) == ("answered", "done", "failed")
+    assert seen.seconds < 20
+
+
+def test_an_interrupt_raised_by_a_tool_does_not_wait_for_its_time_limit(tmp_path: Path) -> None:
+    played = play([act("stop_with", kind="interrupt"), final("done")], tmp_path, tools=[stop_with], tool_seconds=30)
+    assert played.run.steps[0].observations[0].error == "failed"
+
+
+def nest(levels: int) -> list[Any]:
+    """Nest."""
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"tool": "add", "arguments": {"a": 1, "b": ' + "[" * 400 + "]" * 400 + "}}",
+        'I say {"tool": "add", "arguments": {"a": 1, "b": ' + "[" * 400 + "]" * 400 + "}} now",
+        '{"final": ' + "[" * 400 + "]" * 400 + "}",
+        act("nest", levels=400),
+    ],
+    ids=["arguments", "in text", "answer", "result"],
+)
+def test_json_nested_too_deep_ends_no_run_with_an_exception(tmp_path: Path, reply: str) -> None:
+    played = play([reply, final("done")], tmp_path, tools=[add, nest])
+    assert played.run.stop == "answered"
