@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Settings(BaseModel):
     ('qwen2.5-coder-1.5b', 4096, None)
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
 
     model_url: str | None = Field(default=None, validation_alias="ORION_MODEL_URL", pattern=r"^https?://[^\s]+$")
     """Base URL of an OpenAI-compatible server, with its `/v1`. Unset: `model` decides what runs."""
@@ -91,6 +92,15 @@ class Settings(BaseModel):
         for port in value:
             if not 1 <= port <= 65535:
                 raise ValueError(f"{port} is not a port (1 to 65535)")
+        return value
+
+    @field_validator("model_key")
+    @classmethod
+    def _header_text(cls, value: SecretStr | None) -> SecretStr | None:
+        # It is sent in an HTTP header. What cannot be sent is refused here, because the HTTP library's own error
+        # would show the whole header.
+        if value is not None and not re.fullmatch(r"[!-~]+", value.get_secret_value()):
+            raise ValueError("a key has only visible ASCII characters, without blanks or line ends")
         return value
 
     @field_validator("cache_dir", "store_dir")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,11 @@ def test_a_bad_value_names_its_variable(name: str, text: str) -> None:
         Settings.from_env({name: text})
     assert caught.value.param == name
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-secret\nx", "sk-secret é", "sk secret"])
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Settings.from_env({"ORION_MODEL_KEY": key})
+    assert caught.value.param == "ORION_MODEL_KEY"
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
