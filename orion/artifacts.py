@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from orion.errors import MediaError, UserError
 from orion.geometry import IDENTITY, Box, Transform, compose, map_box
+from orion.lenient import whole_characters
 from orion.run import JSON
 
 log = logging.getLogger(__name__)
@@ -106,10 +107,14 @@ class ArtifactStore:
         self._known: dict[str, Artifact] = {}
         self._read_to = 0  # bytes of the index already read
         self._lock = threading.RLock()
-        with _disk_errors():
-            self._blobs.mkdir(parents=True, exist_ok=True)
-            self._scratch.mkdir(exist_ok=True)
-            self._index.touch()
+        try:
+            with disk_errors():
+                self._blobs.mkdir(parents=True, exist_ok=True)
+                self._scratch.mkdir(exist_ok=True)
+                self._index.touch()
+        except OSError as error:
+            what = f"the folder {self.folder} cannot be made or written: {error.strerror}"
+            raise UserError(what, param="store", fix="Name another folder with store=… or ORION_STORE.") from error
         self._remove_stale_scratch()
         with self._lock:
             self._catch_up(opening=True)
@@ -149,7 +154,7 @@ class ArtifactStore:
                 media_type=media_type,
                 size=size,
                 sha256=sha256,
-                name=name,
+                name=whole_characters(name) if name is not None else None,
                 width=width,
                 height=height,
                 pages=pages,
@@ -164,7 +169,7 @@ class ArtifactStore:
 
     def keep(self, data: bytes | os.PathLike[str], *, move: bool = False) -> tuple[str, int]:
         """Store bytes without an id, such as the original of a converted image: (sha256, size in bytes)."""
-        with _disk_errors():
+        with disk_errors():
             staged, sha256, size = self._stage(data, move)
             try:
                 if (self._blobs / sha256).exists():
@@ -232,7 +237,7 @@ class ArtifactStore:
         removed for each would be the dearest part of a step.
         """
         folder = self._scratch / f"tmp{secrets.token_hex(8)}"
-        with _disk_errors():
+        with disk_errors():
             if not lazy:
                 folder.mkdir(mode=0o700)
         try:
@@ -296,7 +301,7 @@ class ArtifactStore:
     @contextlib.contextmanager
     def _index_lock(self) -> Iterator[int]:
         """The index opened for appending, locked against other processes."""
-        with _disk_errors():
+        with disk_errors():
             index = os.open(self._index, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             fcntl.flock(index, fcntl.LOCK_EX)
@@ -309,7 +314,7 @@ class ArtifactStore:
         size = os.fstat(index).st_size
         if size and os.pread(index, 1, size - 1) != b"\n":
             line = b"\n" + line  # close a line that a killed process left torn
-        with _disk_errors():
+        with disk_errors():
             written = os.write(index, line)
             if written != len(line):
                 os.ftruncate(index, size)
@@ -364,7 +369,8 @@ def _pixels(artifact: Artifact) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
+def disk_errors() -> Iterator[None]:
+    """A full disk or quota becomes a `MediaError` with code `disk_full`; other errors pass."""
     try:
         yield
     except OSError as error:

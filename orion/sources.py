@@ -34,7 +34,12 @@ def bring(source: object, folder: Path, limit: int) -> tuple[Path, str | None]:
         raise UserError(f"a {type(source).__name__} cannot be attached", fix=f"Pass {kinds}.")
     path = _as_path(os.fspath(source))
     _copy(path, target, limit)
-    return target, path.name
+    return target, _readable(path.name)
+
+
+def _readable(name: str) -> str:
+    """A file's name as text. To the system it is bytes, which need not be UTF-8 or what the locale says."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _as_path(text: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from orion.artifacts import disk_errors
 from orion.errors import UserError
 from orion.run import JSON, Observation, Run, Step, Usage
 from orion.types import encode
@@ -27,8 +28,10 @@ class TraceWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
+        with disk_errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what a full disk did not take must not come again when the file is closed.
+            self._file = path.open("ab", buffering=0)
 
     def start(self, run: Run) -> None:
         """The request, before anything happened."""
@@ -59,8 +62,10 @@ class TraceWriter:
         self._file.close()
 
     def _line(self, value: dict[str, JSON]) -> None:
-        self._file.write(encode(value) + b"\n")
-        self._file.flush()
+        line = memoryview(encode(value) + b"\n")
+        with disk_errors():
+            while line:
+                line = line[self._file.write(line) :]
 
 
 def read_trace(path: Path) -> Run:

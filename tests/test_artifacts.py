@@ -258,3 +258,17 @@ def test_missing_source_stays_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         ArtifactStore(tmp_path / "s").add(tmp_path / "nothing", kind="file", media_type="a/b")
     assert caught.value.errno == errno.ENOENT
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError) as caught:
+        ArtifactStore(tmp_path / "file" / "store")
+    assert caught.value.param == "store"
+
+
+def test_names_that_are_no_text_are_kept_readable(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    kept = store.add(b"x", kind="file", media_type="a/b", name="bad\udcff.jpg")
+    assert kept.name == "bad\ufffd.jpg"
+    assert ArtifactStore(tmp_path).get(kept.id) == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from orion.errors import MediaError, ModelBroke, UserError
 from orion.events import Finished
 from orion.run import Run
 from orion.scripted import ScriptedModel
-from orion.trace import read_replies, read_trace
+from orion.trace import TraceWriter, read_replies, read_trace
 from orion.wire import Reply
 from tests.scenes import NOTE, Played, act, cut, final, play
 
@@ -197,3 +198,14 @@ def test_replies_come_back_word_for_word(tmp_path: Path) -> None:
     run = play([reply], tmp_path)
     assert read_replies(run.result.trace) == [reply]
     assert isinstance(run.events[-1], Finished)
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full on this platform")
+    (tmp_path / "trace.jsonl").symlink_to("/dev/full")
+    writer = TraceWriter(tmp_path / "trace.jsonl")
+    with pytest.raises(MediaError) as caught:
+        writer.start(Run(id="run_1", prompt="Do it."))
+    writer.close()
+    assert caught.value.code == "disk_full"
