@@ -193,7 +193,7 @@ async def _probe(
     }
     seconds = limits.decode_seconds
     try:
-        return _Probe.model_validate(await workers.call("orion.media:probe", payload, seconds=seconds))
+        seen = _Probe.model_validate(await workers.call("orion.media:probe", payload, seconds=seconds))
     except ValidationError as error:
         raise MediaError("corrupt_file", f"{shown}: the decoder gave a nonsensical answer") from error
     except MediaError as error:
@@ -206,6 +206,9 @@ async def _probe(
             raise
         fix = "Send a smaller file or raise the limit." if fault[0] != "corrupt_file" else None
         raise MediaError(fault[0], f"{shown}: {fault[1].format(seconds=seconds)}", fix=fix) from error
+    for ours in ("original", "url"):  # names of files and addresses are Orion's own to give
+        seen.meta.pop(ours, None)
+    return seen
 
 
 def _head(path: Path) -> bytes:

@@ -53,6 +53,8 @@ def named(names: Sequence[str], catalogue: Mapping[str, Toolset]) -> list[str]:
     """
     chosen = [ALWAYS]
     for asked in names:
+        if not isinstance(asked, str):
+            raise UserError(f"{asked!r} is no name of a toolset", param="toolsets", fix="Write toolsets=[…] of names.")
         name = asked.strip().lower().replace("_", "-")
         if name not in catalogue:
             near = get_close_matches(name, catalogue, 1)

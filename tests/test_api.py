@@ -290,6 +290,7 @@ class Holder(BaseModel):
         ({"files": {"a.pdf"}}, UserError, "files", "files must be a list"),
         ({"toolsets": ["docment"]}, UserError, "toolsets", "Did you mean 'document'? Known: core, document, image"),
         ({"toolsets": "core"}, UserError, "toolsets", "toolsets must be a list of names"),
+        ({"toolsets": [None]}, UserError, "toolsets", "no name of a toolset"),
         ({"response_format": {"type": "strin"}}, SchemaError, "/type", "strin"),
         ({"response_format": {"$ref": "https://example.org/s.json"}}, SchemaError, "/$ref", "example.org"),
         ({"response_format": {"$ref": "#/$defs/none"}}, SchemaError, "/$ref", "#/$defs/none"),

@@ -657,6 +657,14 @@ def test_a_worker_cannot_bring_in_other_files(store: ArtifactStore, tmp_path: Pa
     assert secret.read_text() == "secret"
 
 
+def test_a_worker_cannot_name_the_original(store: ArtifactStore, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    answer = {"kind": "image", "media_type": "image/png", "meta": {"original": str(tmp_path / "secret"), "url": "x"}}
+    kept = asyncio.run(intake(encoded(scene(), "PNG"), store, Answering(answer)))
+    assert store.original_path(kept.id) == store.path(kept.id)
+    assert kept.meta == {}
+
+
 def test_slow_hungry_and_crashing_decoders_are_the_files_fault(
     store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
