@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
+import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -24,8 +27,6 @@ from orion.tools import Toolset, as_tool
 from orion.worker import WorkerPool
 
 if TYPE_CHECKING:
-    import os
-
     from PIL import Image
 
     Source = str | os.PathLike[str] | bytes | Image.Image | Artifact
@@ -73,13 +74,18 @@ class Orion:
         self.catalogue = _catalogue(tools)
         self.store = store if isinstance(store, ArtifactStore) or store is None else ArtifactStore(store)
         self._given = model
+        self._running: set[asyncio.Task[Result]] = set()
+        self._begin_anew()
+        _agents.add(self)
+
+    def _begin_anew(self) -> None:
+        """The state of an agent that was never used; see also `_after_fork`."""
         self._model: Model | None = None
         self._capabilities: Capabilities | None = None
         self._workers: WorkerPool | None = None
         self._thread: _LoopThread | None = None
         self._guard = threading.Lock()
         self._connecting = asyncio.Lock()
-        self._running: set[asyncio.Task[Result]] = set()
 
     # ---- running ----------------------------------------------------------------------------------------------
 
@@ -249,14 +255,18 @@ class Orion:
         if thread is not None:
             thread.stop(self._aclose())
 
+    def __del__(self) -> None:
+        """An agent that nobody closed gives its worker processes back, too; it waits for nothing."""
+        thread = getattr(self, "_thread", None)  # absent when `__init__` refused its arguments
+        if thread is not None and not sys.is_finalizing():
+            model = self._model if self._model is not self._given else None
+            thread.end_after(_give_back(self._workers, model))
+
     async def _aclose(self) -> None:
         for run in list(self._running):
             run.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        if self._workers is not None:
-            await self._workers.close()
-        if self._model is not None and self._model is not self._given:
-            await self._model.close()
+        await _give_back(self._workers, self._model if self._model is not self._given else None)
         self._workers = self._model = self._capabilities = None
         self._connecting = asyncio.Lock()  # the old one belongs to the event loop that ends now
 
@@ -267,6 +277,30 @@ class Orion:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+async def _give_back(workers: WorkerPool | None, model: Model | None) -> None:
+    if workers is not None:
+        await workers.close()
+    if model is not None:
+        await model.close()
+
+
+_agents: weakref.WeakSet[Orion] = weakref.WeakSet()
+_of_the_parent: list[object] = []
+
+
+def _after_fork() -> None:
+    """In a forked child no thread of the parent runs: its agents would wait for theirs for ever, so they begin anew."""
+    for agent in list(_agents):
+        # Kept, because their destructors would act on processes and connections that the parent goes on using.
+        _of_the_parent.append((agent._thread, agent._model, agent._workers, agent._running, agent._guard))
+        agent._running = set()
+        agent._begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _ignore(_event: Event) -> None:
@@ -294,8 +328,14 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="orion", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="orion", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop."""
@@ -313,5 +353,14 @@ class _LoopThread:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_SECONDS)
-            if not self._thread.is_alive():
-                self._loop.close()
+
+    def end_after(self, last: Coroutine[Any, Any, None]) -> None:
+        """Do `last` and end the loop and the thread, without waiting for it."""
+
+        async def end() -> None:
+            try:
+                await last
+            finally:
+                self._loop.stop()
+
+        self.submit(end())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -476,3 +479,50 @@ def test_traces_of_runs_in_one_second_do_not_meet(tmp_path: Path) -> None:
     assert len(ids) == 8
     assert began > 0
     assert len(list(tmp_path.glob("runs/*/trace.jsonl"))) == 8
+
+
+# ---- agents that are not closed ---------------------------------------------------------------------------------
+
+
+def test_an_agent_that_nobody_closed_gives_back_its_processes(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    agent = Orion(scripted([final("x")]), store=tmp_path)
+    agent.run("Do it.", [Image.new("RGB", (40, 30))], toolsets=["image"])
+    assert agent._workers is not None
+    pids = [child.pid for child in agent._workers._idle]
+    assert pids
+    del agent
+    gc.collect()
+    until = time.monotonic() + 20
+    while threading.active_count() > threads and time.monotonic() < until:
+        time.sleep(0.02)
+    assert threading.active_count() <= threads
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+FORKED = """
+import os, signal, sys
+from orion.api import Orion
+from orion.scripted import ScriptedModel
+
+agent = Orion(ScriptedModel(['{"final": "one"}', '{"final": "two"}']), store=sys.argv[1])
+agent.run("Do it.")
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    ended = agent.run("Do it.").text == "two"
+    agent.close()
+    os._exit(0 if ended else 1)
+print(os.waitpid(child, 0)[1], agent.run("Do it.").text)
+agent.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_an_agent_can_be_used_in_a_forked_process(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.returncode) == ("0 two\n", 0), done.stderr
