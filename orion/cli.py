@@ -83,6 +83,11 @@ def debugging() -> bool:
 
 
 def _prepare_streams() -> None:
+    # Started with a standard stream closed (`2>&-`), Python has None in its place. The lowest free number, which the
+    # next open takes, is that of the stream; without this, another file would get it.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as we run
     # Half a surrogate pair from a model must not end the program; `\udXXX` is also its escape inside JSON.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -112,6 +112,26 @@ def test_text_answer(tmp_path: Path) -> None:
     assert (done.code, done.out, done.err) == (ANSWERED, "Grüße, 42\n", "")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
+    import subprocess
+
+    from tests.terminal import COMMAND
+
+    with FakeServer(acting(final("42"))) as server:
+        env = environment(tmp_path, ORION_MODEL_URL=server.url)
+        line = f'"$@" {closed}'
+        done = subprocess.run(
+            ["sh", "-c", line, "sh", *COMMAND, "run", "How much?"],
+            env=env,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (ANSWERED, b"")
+    assert done.stdout == (b"42\n" if closed in ("<&-", "2>&-") else b"")
+
+
 def test_whole_result_as_json(tmp_path: Path, invoice: Path, schema: Path) -> None:
     with FakeServer(acting(final(RIGHT))) as server:
         env = environment(tmp_path, ORION_MODEL_URL=server.url)
