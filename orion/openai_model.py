@@ -31,6 +31,8 @@ digits of a right answer repeat too. The messages stay as they are: the server's
 insist on alternating roles are content."""
 INFO_SECONDS = 20.0
 """Longest wait for what a server says about itself."""
+KEY_BYTES = 8
+"""A shorter key is no secret but a placeholder, such as `none`; it is not searched for in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class OpenAIModel:
         self.retries = retries
         self.identity = self.url
         """What the server is, for caches; the embedded engine, whose port changes, sets its own."""
+        self._key = (key or "").encode()
         self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,7 +179,7 @@ class OpenAIModel:
                 data = await _within(patience, response.aread())
             finally:
                 await response.aclose()
-            found = server_error(response.status_code, data, self.name)
+            found = self._error(response.status_code, data)
             if not found.retryable:
                 raise found
             after = retry_after(response.headers.get("Retry-After"))
@@ -211,13 +214,19 @@ class OpenAIModel:
         """The models the server offers. Raises as `complete` does."""
         status, data = await self._get(self.url + "/models")
         if status != 200:
-            raise server_error(status, data, self.name)
+            raise self._error(status, data)
         try:
             entries = json.loads(data)["data"]
             return [Served(str(e["id"]), str(e.get("root") or e["id"]), _context_of(e)) for e in entries]
         except (ValueError, KeyError, TypeError) as error:
             shown = data[:80].decode(errors="replace")
             raise ModelBroke(f"{self.url}/models is not a list of models: {shown}") from error
+
+    def _error(self, status: int, data: bytes) -> ModelError:
+        """The server's error; some repeat the key they were sent, which must not get into a trace or a log."""
+        if len(self._key) >= KEY_BYTES:
+            data = data.replace(self._key, b"[the key]")
+        return server_error(status, data, self.name)
 
     async def server_context(self) -> int | None:
         """Tokens of context one request may use as the server tells it; None when it does not.
@@ -244,7 +253,7 @@ class OpenAIModel:
             except ModelBroke as error:
                 await patience.again(error)
             else:
-                found = server_error(response.status_code, data)
+                found = self._error(response.status_code, data)
                 if not found.retryable:
                     return response.status_code, data
                 await patience.again(found, loading=response.status_code == 503)

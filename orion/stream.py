@@ -181,6 +181,19 @@ class StreamDecoder:
         return out
 
     def _event(self, event: JSON, out: list[Delta]) -> None:
+        try:
+            self._split(event, out)
+        except (
+            AttributeError,
+            TypeError,
+            KeyError,
+            IndexError,
+            ValueError,
+        ) as error:
+            # Other types than the protocol's.
+            raise ModelBroke(f"the model server sent what is no chat completion: {str(event)[:80]}") from error
+
+    def _split(self, event: JSON, out: list[Delta]) -> None:
         for delta in deltas_of(event):
             if delta.finish_reason:
                 self.finished = True

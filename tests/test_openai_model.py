@@ -389,3 +389,17 @@ def test_many_at_once() -> None:
                 return list(await asyncio.gather(*(model.complete(SCHEMA) for _ in range(50))))
 
         assert {reply.text for reply in asyncio.run(go())} == {"ok"}
+
+
+def test_a_key_that_the_server_repeats_is_left_out() -> None:
+    async def go(server: FakeServer) -> None:
+        model = OpenAIModel(server.url, "qwen3-8b", "sk-12345678", profile_for("qwen3-8b"), context=8192)
+        try:
+            await model.complete(ASK)
+        finally:
+            await model.close()
+
+    with FakeServer([error(401, "bad key sk-12345678")]) as server, pytest.raises(ModelError) as caught:
+        asyncio.run(go(server))
+    assert "bad key [the key]" in str(caught.value)
+    assert "12345678" not in str(caught.value)

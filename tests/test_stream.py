@@ -280,3 +280,23 @@ def test_contents_that_are_no_plain_text(content: JSON, text: str) -> None:
 def test_answers_that_are_none(body: bytes) -> None:
     with pytest.raises(ModelBroke, match="the model server"):
         reply_of(body, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": "x"},
+        {"choices": {"a": 1}},
+        {"choices": [None]},
+        {"choices": [{"delta": "x"}]},
+        {"choices": [{"delta": {"reasoning": 5, "content": "a"}}]},
+        {"choices": [{"delta": {"tool_calls": [None]}}]},
+        {"choices": [{"delta": {"tool_calls": "x"}}]},
+        {"choices": [], "usage": {"prompt_tokens": "a"}},
+        {"choices": [], "usage": "x"},
+    ],
+    ids=str,
+)
+def test_chunks_of_other_types_are_a_broken_server(event: JSON) -> None:
+    with pytest.raises(ModelBroke, match="the model server"):
+        StreamDecoder().feed(b"data: " + json.dumps(event).encode() + b"\n\n")
