@@ -144,6 +144,7 @@ class WorkerPool:
     async def _take(self, module: str) -> Child:
         """A free child: one that has the module loaded, else the most recently used, else a new one, else wait."""
         deadline = asyncio.get_running_loop().time() + QUEUE_SECONDS
+        await self._drop_dead()
         while not self._idle and len(self._busy) + self._starting >= self.size:
             await self._wait_for_turn(deadline)
         if self._idle:
@@ -165,6 +166,14 @@ class WorkerPool:
             self._starting -= 1
         self._busy.add(child)
         return child
+
+    async def _drop_dead(self) -> None:
+        """Idle children that somebody else ended, such as the system short of memory: no fault of the next file."""
+        dead = [child for child in self._idle if child.ended]
+        self._idle = [child for child in self._idle if child not in dead]
+        for child in dead:
+            log.warning("worker %d was ended while idle, exit code %s", child.pid, await child.exit_code())
+            await child.kill()
 
     async def _wait_for_turn(self, deadline: float) -> None:
         if len(self._waiting) >= MAX_WAITING:

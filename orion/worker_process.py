@@ -24,6 +24,8 @@ STDERR_TAIL = 4096
 # The child finds what the parent finds: its import path is the parent's.
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from orion.worker_child import main; sys.exit(main())"
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_SIGNED_ADDRESS = re.compile(r"://[^/\s]*:[^/\s]*@")
+"""An address that holds a password."""
 
 
 class LinkBroke(Exception):
@@ -88,6 +90,11 @@ class Child:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise LinkBroke("the worker closed its link") from error
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is known to be gone."""
+        return self._process.returncode is not None
+
     async def exit_code(self) -> int | None:
         """Minus the signal's number when killed, None when it still runs after the link broke."""
         with contextlib.suppress(TimeoutError):
@@ -128,4 +135,8 @@ class Child:
 
 def _environment() -> dict[str, str]:
     """The parent's environment without what looks like a secret: a hostile file may take the child over."""
-    return {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not _SECRET.search(name) and not _SIGNED_ADDRESS.search(value)
+    }

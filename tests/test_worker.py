@@ -150,11 +150,25 @@ def test_printing_does_not_break_the_link(tasks: str) -> None:
 def test_secrets_stay_with_the_parent(tasks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORION_API_KEY", "sk-1")
     monkeypatch.setenv("HF_TOKEN", "hf-1")
+    monkeypatch.setenv("DATABASE_URL", "db://user:hunter2@127.0.0.1/x")
     monkeypatch.setenv("ORION_FOLDER", "kept")
     seen = run(lambda pool: pool.call(f"{tasks}:environment", {}, seconds=60))
     assert "ORION_API_KEY" not in seen
     assert "HF_TOKEN" not in seen
+    assert "DATABASE_URL" not in seen
     assert seen["ORION_FOLDER"] == "kept"
+
+
+def test_a_child_killed_while_idle_costs_the_next_call_nothing(tasks: str) -> None:
+    async def main(pool: WorkerPool) -> None:
+        first = (await pool.call(f"{tasks}:who", {}, seconds=60))["pid"]
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while not pool._idle[0].ended:  # noqa: ASYNC110 - the process tells nobody
+                await asyncio.sleep(0.01)
+        assert (await pool.call(f"{tasks}:who", {}, seconds=60))["pid"] != first
+
+    run(main)
 
 
 def test_timeout_kills_the_whole_group(tasks: str, tmp_path: Path) -> None:
