@@ -190,7 +190,7 @@ class _Colours:
         self.pixels = pixels
         coarse = (pixels[::3, ::3] // 16).reshape(-1, 3)
         keys, counts = np.unique(coarse, axis=0, return_counts=True)
-        self.background = tuple(float(part) * 16 + 8 for part in keys[int(counts.argmax())])
+        self.background = tuple(float(part) * 16 + 8 for part in keys[int(np.argmax(counts))])
 
     def bar(self, label: Span) -> Colour | None:
         """The colour just under the middle of a label, or just above it for a bar that hangs down."""
@@ -221,8 +221,8 @@ class _Colours:
         if len(far) < share * len(flat):
             return None
         keys, counts = np.unique(far // 24, axis=0, return_counts=True)
-        if int(counts.max()) < 0.5 * share * len(flat):
+        if int(np.max(counts)) < 0.5 * share * len(flat):
             return None
-        chosen = far[(far // 24 == keys[int(counts.argmax())]).all(axis=1)]
+        chosen = far[(far // 24 == keys[int(np.argmax(counts))]).all(axis=1)]
         red, green, blue = (float(part) for part in chosen.mean(axis=0))
         return red, green, blue
