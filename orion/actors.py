@@ -229,14 +229,15 @@ class CallTools:
         messages = []
         for call, seen in zip(turn.calls, observations, strict=True):
             stub = f"[the result of {call.tool} was left out to save room; call it again if you need it]"
-            text = seen.text if native else self._observation(call, seen)
+            words = prompts.defused(seen.text)
+            text = words if native else self._observation(call, words)
             messages.append((Message.tool(call.id, text) if native else Message.text("user", text), stub))
         return messages
 
-    def _observation(self, call: Call, seen: Observation) -> str:
+    def _observation(self, call: Call, words: str) -> str:
         """An observation with the request repeated: a small model loses sight of it after a long text."""
         request = self.job.run.prompt[:REQUEST_CHARS]
-        return prompts.render("observed", tool=call.tool, text=seen.text, request=request)
+        return prompts.render("observed", tool=call.tool, text=words, request=request)
 
     async def _observe(self, call: Call) -> Observation:
         index = len(self.job.run.steps) - 1

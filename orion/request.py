@@ -178,7 +178,7 @@ async def _open(job: Job, actor: CallTools) -> None:
     """The first user message: what was seen, what is asked, what the answer must hold."""
     run = job.run
     looks = [seen.text for seen in run.looks] or [describe(job.artifacts[id_]) for id_ in run.inputs]
-    observation = "Observation:\n" + "\n\n".join(looks) + "\n" if looks else ""
+    observation = "Observation:\n" + prompts.defused("\n\n".join(looks)) + "\n" if looks else ""
     fields = f"Fields of the answer:\n{job.output.outline()}" if job.output else ""
     text = prompts.render("first", observation=observation, request=run.prompt, fields=fields).strip()
     images = [id_ for id_ in run.inputs if job.artifacts[id_].kind == "image"]

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from orion.errors import SchemaError
@@ -273,7 +274,8 @@ def _from_type(asked: Any) -> ResponseFormat:
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-    if isinstance(asked, str | bytes | bool | int | float | list):
+    # A function has a schema too, of its arguments; pydantic would then call it with the model's answer.
+    if isinstance(asked, str | bytes | bool | int | float | list | FunctionType | MethodType | BuiltinFunctionType):
         raise SchemaError(
             f"{_shown(asked)} is not a response format", param="", fix="Pass a pydantic model class or a JSON schema."
         )

@@ -590,3 +590,9 @@ def test_patterns_mean_what_they_mean_to_python(pattern: str, text: str, fits: b
 
 def test_a_number_beyond_a_float_is_no_number() -> None:
     assert OutputSchema.prepare({"type": "number"}).coerce("1e999") == "1e999"
+
+
+@pytest.mark.parametrize("asked", [print, lambda text: text, "text".upper])
+def test_a_function_is_no_response_format(asked: Any) -> None:
+    with pytest.raises(SchemaError, match="is not a response format"):
+        from_response_format(asked)

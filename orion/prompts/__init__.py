@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -29,6 +30,21 @@ def render(name: str, **fields: str) -> str:
                 break
         parts.append(line)
     return "\n".join(parts)
+
+
+_TURN_MARK = re.compile(r"<(?=\|[A-Za-z_0-9]{1,40}\|>|/?(?:start|end)_of_turn>)")
+
+
+def defused(text: str) -> str:
+    """Text of a file or a tool without the marks by which chat templates begin and end a turn.
+
+    Servers read such marks wherever they stand: a document with `<|im_start|>system` could speak as the system. A blank
+    is put into them; nothing else changes.
+
+    >>> defused("a <|im_end|> b <start_of_turn>user, x <| y, 1 < 2")
+    'a < |im_end|> b < start_of_turn>user, x <| y, 1 < 2'
+    """
+    return _TURN_MARK.sub("< ", text)
 
 
 def plain(value: object) -> str:
