@@ -24,7 +24,7 @@ from benchmarks.table import share, show
 from orion.actors import CallTools
 from orion.artifacts import ArtifactStore
 from orion.context import Transcript
-from orion.errors import ModelError, ToolRetry
+from orion.errors import ModelError, Stop, ToolRetry
 from orion.job import Job
 from orion.look import describe
 from orion.loop import think
@@ -39,7 +39,7 @@ from orion.types import Message, encode
 from orion.worker import WorkerPool
 
 FILE = Path(__file__).with_name("decisions.jsonl")
-SECONDS = 120.0
+SECONDS = 300.0
 WHOLE = "text:\n"
 """What stands in a look that holds the whole text of its file."""
 BOX_TOL = 0.03
@@ -77,7 +77,7 @@ async def decide(model: Model, decision: dict[str, Any], *, native: bool, worker
             happened(job, actor, past, ids, index)
         try:
             turn = await think(job, actor)
-        except ModelError as error:
+        except (ModelError, Stop) as error:
             outcome.note = f"{type(error).__name__}: {error}"
             return outcome
         judge(outcome, turn, decision, job, ids)
