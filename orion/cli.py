@@ -185,7 +185,7 @@ def _tools(options: argparse.Namespace) -> int:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="TRACE", help="a trace.jsonl, or the folder that holds it")
+    parser.add_argument("trace", metavar="TRACE", help="a trace.jsonl, the folder that holds it, a run's id, or `last`")
     parser.add_argument("--html", metavar="FILE", help="write a web page instead")
 
 

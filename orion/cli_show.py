@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,19 +17,20 @@ if TYPE_CHECKING:
     from orion.artifacts import ArtifactStore
 
 TRACE_NAME = "trace.jsonl"
+LAST = "last"
+"""What stands for the newest run."""
 TEXT_CHARS = 2000
 """Characters of one observation shown."""
 
 
 def show(trace: str, html: str | None) -> int:
-    """Print a trace as a transcript, or write it as a web page; returns the exit code. Raises `UserError`."""
+    """Print a trace as a transcript, or write it as a web page; returns the exit code.
+
+    `trace` is a path, the id of a run in the store's folder, or `last`. Raises `UserError`.
+    """
     from orion.trace import read_trace
 
-    path = Path(trace)
-    if path.is_dir():
-        path = path / TRACE_NAME
-    if not path.is_file():
-        raise UserError(f"there is no trace {path}", param="TRACE", fix="Give a trace.jsonl or the folder it lies in.")
+    path = _trace_file(trace)
     run = read_trace(path)
     if html is None:
         print(transcript(run, Pen(sys.stdout)))
@@ -41,6 +43,32 @@ def show(trace: str, html: str | None) -> int:
         raise UserError(f"cannot write {html}: {error.strerror}", param="--html") from error
     print(html)
     return 0
+
+
+def _trace_file(trace: str) -> Path:
+    path = Path(trace)
+    if not path.exists() and (trace == LAST or re.fullmatch(r"run_\w+", trace)):
+        path = _kept_run(trace)
+    if path.is_dir():
+        path = path / TRACE_NAME
+    if not path.is_file():
+        fix = f"Give a {TRACE_NAME} or the folder it lies in, the id of a run, or `{LAST}`."
+        raise UserError(f"there is no trace {path}", param="TRACE", fix=fix)
+    return path
+
+
+def _kept_run(name: str) -> Path:
+    """The folder of a run in the store's folder; `last` is the one that started last."""
+    from orion.settings import Settings
+
+    folder = Settings.from_env().store_dir / "runs"
+    runs = [trace.parent for trace in folder.glob(f"{'run_*' if name == LAST else name}/{TRACE_NAME}")]
+    if not runs:
+        wanted = "run" if name == LAST else f"run {name}"
+        fix = "ORION_STORE names another store; the path of a trace works too."
+        raise UserError(f"there is no {wanted} in {folder}", param="TRACE", fix=fix)
+    # An id holds the second of the start; what began within the same second is told apart by its last line written.
+    return max(runs, key=lambda run: (run.name.rpartition("_")[0], (run / TRACE_NAME).stat().st_mtime_ns))
 
 
 def transcript(run: Run, pen: Pen) -> str:

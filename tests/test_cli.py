@@ -285,6 +285,8 @@ def test_wrong_arguments(tmp_path: Path, arguments: list[str], words: list[str])
         (["tools", "crop_everything"], ["crop_everything", "core"]),
         (["show", "missing.jsonl"], ["missing.jsonl"]),
         (["show", "broken.json"], ["broken.json"]),
+        (["show", "last"], [str(Path("home") / "store" / "runs"), "ORION_STORE"]),
+        (["show", "run_20260101_000000_abcdef"], ["run_20260101_000000_abcdef", str(Path("store") / "runs")]),
         (["model", "pull", "gpt-7"], ["gpt-7"]),
     ],
 )
@@ -406,6 +408,20 @@ def test_show_as_text_and_as_a_page(tmp_path: Path, invoice: Path, schema: Path)
     assert "1362.55" in html
     assert "invoice.pdf" in html
     check_told(orion("show", whole["trace"], "--html", tmp_path, env=env), WRONG_USE, "--html")
+
+
+def test_show_finds_a_run_by_its_id_and_the_newest_one(tmp_path: Path) -> None:
+    with FakeServer(acting(final("hi"))) as server:
+        env = environment(tmp_path, ORION_MODEL_URL=server.url)
+        wholes = [json.loads(orion("run", prompt, "--json", env=env).out) for prompt in ("First?", "Second?")]
+    first, second = (Path(whole["trace"]).parent for whole in wholes)
+    assert "First?" in orion("show", first.name, env=env).out
+    assert "Second?" in orion("show", "last", env=env).out
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "trace.jsonl").write_bytes((first / "trace.jsonl").read_bytes())
+    assert "First?" in orion("show", "last", env=env, cwd=tmp_path).out  # a path that exists is meant
+    second.rename(second.with_name("run_20000101_000000_ffffff"))
+    assert "First?" in orion("show", "last", env=env).out
 
 
 def test_model_list_and_path(tmp_path: Path) -> None:
