@@ -57,7 +57,9 @@ class CallTools:
         """The system prompt: the action space in words."""
         if self.native:
             return prompts.render("act_native")
-        return prompts.render("act_schema", tools="\n".join(self._lines()))
+        # With files the first look mostly settles it; without, a small model would rather guess than call a tool.
+        name = "act_files" if self.job.run.inputs else "act_plain"
+        return prompts.render(name, tools="\n".join(self._lines()))
 
     def _lines(self) -> list[str]:
         lines = [tool.line() for tool in self.job.offered()]

@@ -44,6 +44,8 @@ class Job:
     """Inputs and everything made since, by id, in the order they came up."""
     covered: set[tuple[str, str]] = field(default_factory=set)
     """(tool, artifact id) pairs which the first look already answered in full."""
+    unreadable: set[str] = field(default_factory=set)
+    """Ids of inputs that nothing here can read; the first look at each says why."""
     unread: set[str] = field(default_factory=set)
     """Ids of inputs whose first look did not tell all that can be read of them."""
     started: float = field(default_factory=time.monotonic)

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from orion.artifacts import Artifact
-from orion.errors import OrionError
+from orion.errors import OrionError, ToolFailed
 from orion.events import Looked
 from orion.job import Job
 from orion.lenient import whole_characters
@@ -29,7 +29,9 @@ async def look(job: Job, *, text_only: bool) -> None:
     else:
         job.unread.update(job.run.inputs)
     if not text_only:
-        job.unread -= {id_ for id_ in job.run.inputs if job.artifacts[id_].kind == "image"}
+        seen = {id_ for id_ in job.run.inputs if job.artifacts[id_].kind == "image"}
+        job.unread -= seen
+        job.unreadable -= seen
 
 
 async def _look(job: Job, budget: int, text_only: bool) -> None:
@@ -47,6 +49,7 @@ async def _one(job: Job, artifact: Artifact, chars: int, text_only: bool) -> Obs
         return Observation(text=facts)
     missing = _missing(toolset)
     if missing:
+        job.unreadable.add(artifact.id)
         return Observation(text=f"{facts}. Its content could not be read: {missing}", error="failed")
     assert toolset.look is not None
     payload = {
@@ -70,6 +73,8 @@ async def _one(job: Job, artifact: Artifact, chars: int, text_only: bool) -> Obs
         text, covers, whole = whole_characters(seen["text"]), list(seen["covers"]), seen["whole"]
     except (OrionError, KeyError, TypeError) as error:  # a worker that was taken over may send anything
         job.unread.add(artifact.id)
+        if type(error) is ToolFailed:  # the toolset's own word; a worker's failure may be no fault of the file
+            job.unreadable.add(artifact.id)
         return Observation(text=f"{facts}. Its content could not be read: {error}", error="failed")
     job.covered.update((str(tool), artifact.id) for tool in covers)
     if not whole:

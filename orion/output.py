@@ -26,6 +26,9 @@ def accept(job: Job, value: JSON) -> tuple[JSON, list[str]]:
     """An answer put right where that is safe, and what is still wrong with it. JSON within text is found."""
     if job.output is None:
         text = value if isinstance(value, str) else prompts.plain(value)
+        action = parse_json(text, want="object")
+        if isinstance(action, dict) and action.keys() == {"tool", "arguments"}:
+            return None, ["that is a tool call; no tool can be called any more, so answer in plain words"]
         return text, [] if text.strip() else ["the answer is empty"]
     output = job.current_output()
     fixed = output.coerce(value)

@@ -16,7 +16,7 @@ from orion.actors import CallTools
 from orion.artifacts import ArtifactStore
 from orion.capabilities import Capabilities
 from orion.context import Transcript
-from orion.errors import ContextOverflow, ModelError, OrionError, UserError
+from orion.errors import ContextOverflow, MediaError, ModelError, OrionError, UserError
 from orion.events import Attached, Event, Selected, Started
 from orion.fetch import FetchLimits
 from orion.job import Job
@@ -128,6 +128,8 @@ async def _work(job: Job, request: Request, capabilities: Capabilities, settings
         job.output_refers = job.output.refers
     text_only = not capabilities.images
     await look(job, text_only=text_only)
+    if run.inputs and job.unreadable.issuperset(run.inputs):
+        raise MediaError("unsupported", run.looks[0].text, param="files[0]", fix="Attach a file that can be read.")
     if request.toolsets is not None:
         offer(job, request.toolsets)
         asked = False

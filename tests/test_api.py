@@ -526,3 +526,19 @@ def test_an_agent_can_be_used_in_a_forked_process(tmp_path: Path) -> None:
         [sys.executable, "-c", FORKED, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.returncode) == ("0 two\n", 0), done.stderr
+
+
+def test_a_file_that_nothing_can_read_is_refused(tmp_path: Path) -> None:
+    """Rather than an invented answer; beside a file that can be read it is an observation that says so."""
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "hello")
+    model = ScriptedModel([final("invented"), final("read")])
+    with Orion(model, store=tmp_path / "store") as agent:
+        with pytest.raises(MediaError, match="ZIP archive, which this version of Orion cannot read") as refused:
+            agent.run("What is in it?", [tmp_path / "a.zip"])
+        assert (refused.value.code, refused.value.param) == ("unsupported", "files[0]")
+        assert model.asks == []
+        result = agent.run("What is in them?", [tmp_path / "a.zip", b"some words"])
+    assert [look.error for look in result.run.looks] == ["failed", None]

@@ -281,3 +281,10 @@ def test_what_no_grammar_checks_is_told(tmp_path: Path) -> None:
     played = play([final({"n": 8}), '{"n": 14}'], tmp_path, response_format=schema)
     assert ended(played) == ("answered", {"n": 14}, 2)
     assert played.run.unchecked_by_grammar == list(OutputSchema.prepare(schema).unchecked)
+
+
+def test_a_tool_call_is_no_answer(tmp_path: Path) -> None:
+    """At a limit a small model may go on with actions: they are never given out as the answer."""
+    played = play([act("calculate", expression="1 + 1")] * 4, tmp_path, steps=1)
+    assert (played.run.stop, played.run.output) == ("steps", None)
+    assert played.run.detail == "1 turns were used"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -175,10 +176,9 @@ def test_office_files_are_named_and_not_taken_for_pdf(tmp_path: Path, name: str,
     async def scene(border: Border) -> None:
         artifact = await border.add(SHARED / name)
         assert artifact.kind == "document"
-        seen = await border.look("document_look", artifact)
-        assert seen["text"] == f"{kind}, which this version of Orion cannot read; a copy saved as PDF can be read"
+        with pytest.raises(ToolFailed, match=rf"^{re.escape(kind)}, which this version .* saved as PDF can be read$"):
+            await border.look("document_look", artifact)
         tools = [function for function in document.TOOLSET.tools if function is not document.find_text]
-        assert {as_tool(function).name for function in document.TOOLSET.tools} <= set(seen["covers"])
         for function in tools:
             with pytest.raises(ToolFailed, match=rf"this is a {kind.split()[0]} file"):
                 await border.call(function, artifact)
@@ -245,7 +245,7 @@ def test_archives_are_named(tmp_path: Path) -> None:
         archive.writestr("a.txt", "hello")
 
     async def scene(border: Border) -> None:
-        seen = await border.look("core", await border.add(tmp_path / "a.zip"))
-        assert seen["text"] == "ZIP archive, which this version of Orion cannot read"
+        with pytest.raises(ToolFailed, match=r"^ZIP archive, which this version of Orion cannot read$"):
+            await border.look("core", await border.add(tmp_path / "a.zip"))
 
     at_the_border(tmp_path, scene)

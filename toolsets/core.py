@@ -119,7 +119,7 @@ def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -
     text = _decoded(path) if media_type != ZIP else None
     if text is None:
         kind = "ZIP archive" if media_type == ZIP else f"file of type {media_type or 'unknown'}"
-        return Look(f"{kind}, which this version of Orion cannot read", ("read_more",), whole=True)
+        raise ToolFailed(f"{kind}, which this version of Orion cannot read")
     kind = _NAMES.get(media_type, "text")
     if len(text) <= budget_chars:
         parts = [f"{kind}, {len(text)} characters:", text.rstrip()]

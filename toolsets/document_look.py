@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orion.tools import Look
+from orion.tools import Look, ToolFailed
 from orion.toolsets import pdf, sums
 from orion.toolsets.forms import read_fields
 from orion.toolsets.layout import Span, lay_out
@@ -19,7 +19,6 @@ MAX_OUTLINE = 12  # pages not shown whose first line is
 OUTLINE_CHARS = 60
 LABELLED_PAGES = 20  # pages whose form fields get labels in a first look
 PAPERS = {"A4": (595, 842), "Letter": (612, 792), "A3": (842, 1191), "A5": (420, 595), "Legal": (612, 1008)}  # points
-PDF_TOOLS = ("open_document", "read_text", "find_text", "extract_tables", "form_fields", "render_page")
 SIZED_PAGES = 200  # pages whose size is looked at
 
 
@@ -27,8 +26,7 @@ def look(path: Path, meta: dict[str, Any], budget_chars: int, text_only: bool) -
     """The first observation of a document: pages, form fields, text in layout and sums of number columns."""
     other = pdf.other_kind(path)
     if other:
-        text = f"{other}, which this version of Orion cannot read; a copy saved as PDF can be read"
-        return Look(text, (*PDF_TOOLS, "read_more"), whole=True)
+        raise ToolFailed(f"{other}, which this version of Orion cannot read; a copy saved as PDF can be read")
     covers = ["open_document", "describe_artifact", "read_more"]
     with pdf.opened(path) as opened:
         pages, *others = facts(opened, short=True)
