@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import pty
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 
