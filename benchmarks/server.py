@@ -1,4 +1,4 @@
-"""One model server for a whole benchmark: a URL that is given, or the embedded engine."""
+"""One model server for a whole benchmark: a URL that is given, or the embedded engine, as Orion's users have it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.engine import Engine
+from orion.engine import shared_engine
 from orion.settings import Settings
 from orion.weights import catalogue, model_path
 
@@ -36,23 +36,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def serving(options: argparse.Namespace) -> Iterator[Server]:
-    """The server; while it lives, the environment makes `Orion()` use it."""
+    """The server; while it lives, the environment makes `Orion()` use it.
+
+    The embedded engine is the one of this process, so that Orion binds it as it does for its users (one-line JSON),
+    and everybody else reaches the same engine by URL.
+    """
     if options.url:
         server = Server(options.url, options.name, os.environ.get("ORION_MODEL_KEY", ""))
-        with _environment(server):
+        with _environment(ORION_MODEL_URL=server.url, ORION_MODEL=server.name, ORION_MODEL_KEY=server.key):
             yield server
         return
-    gguf = options.gguf or model_path(next(iter(catalogue())), Settings.from_env().cache_dir)
-    with Engine.start(gguf, context=options.context, threads=options.threads) as engine:
+    settings = Settings.from_env()
+    gguf = options.gguf or model_path(next(iter(catalogue())), settings.cache_dir)
+    threads = options.threads or settings.engine_threads
+    engine = shared_engine(gguf, context=options.context, threads=threads)
+    try:
         engine.wait()
-        server = Server(engine.url, engine.name, engine.key)
-        with _environment(server):
-            yield server
+        with _environment(
+            ORION_MODEL_URL="",
+            ORION_MODEL=str(gguf),
+            ORION_ENGINE_CONTEXT=str(options.context),
+            ORION_ENGINE_THREADS=str(threads),
+        ):
+            yield Server(engine.url, engine.name, engine.key)
+    finally:
+        engine.close()
 
 
 @contextmanager
-def _environment(server: Server) -> Iterator[None]:
-    names = {"ORION_MODEL_URL": server.url, "ORION_MODEL": server.name, "ORION_MODEL_KEY": server.key}
+def _environment(**names: str) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(names)
     try:
