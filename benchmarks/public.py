@@ -2,8 +2,8 @@
 
     python -m benchmarks.public [--tier public,dev] [--only inv,scan] [--look off] [--out FOLDER]
 
-Writes `FOLDER/answers.jsonl` and `FOLDER/tasks.jsonl` for the public scorer. `--look off` leaves out the first look, to
-measure what it costs and saves.
+Writes `FOLDER/answers.jsonl` and `FOLDER/tasks.jsonl` for the public scorer. `--look` is `on`, `off` or a number of
+tokens (`Limits.look_tokens`): what the first look costs and saves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--tier", default="public", help="public, dev, held, separated by commas")
     parser.add_argument("--only", default="", help="starts of task ids, separated by commas")
-    parser.add_argument("--look", choices=["on", "off"], default="on")
+    parser.add_argument("--look", default="on", help="on, off, or its budget in tokens")
     parser.add_argument("--toolsets", help="names separated by commas; by default each run chooses its own")
     parser.add_argument("--seconds", type=float, default=300.0, help="wall-clock limit of one task")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
@@ -32,8 +32,8 @@ def main() -> None:
     tasks = chosen(options.tier, options.only)
     write(options.out, [task for task in tasks if task.tier != "public"])
     limits = Limits(seconds=options.seconds)
-    if options.look == "off":
-        limits = limits.model_copy(update={"look_tokens": 0})
+    if options.look != "on":
+        limits = Limits(seconds=options.seconds, look_tokens=0 if options.look == "off" else int(options.look))
     toolsets = options.toolsets.split(",") if options.toolsets else None
     answers: list[Answer] = []
     try:
