@@ -24,7 +24,9 @@ LAYERS: dict[str, str] = {
         "schema_refuse scripted stream toolkit trace worker worker_child worker_process"
     ),
     "toolsets": "toolsets.*",
-    "values and tools": "artifacts fetch media pixels profiles sniff sources tools weight_sources weights",
+    "values and tools": (
+        "artifacts binding fetch media parameters pixels profiles sniff sources tools weight_sources weights"
+    ),
     "plain data": "data errors geometry lenient prompts run sandbox settings toolsets types wire words",
 }
 """Layers from the top down: a module imports from its own layer or from those below, never from above."""
