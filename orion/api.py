@@ -97,6 +97,7 @@ class Orion:
         response_format: Any = None,
         toolsets: Sequence[str] | None = None,
         limits: Limits | None = None,
+        password: str | None = None,
     ) -> Result:
         """Answer one request.
 
@@ -107,6 +108,7 @@ class Orion:
                 `response_format`; text by default.
             toolsets: names of toolsets for this run.
             limits: bounds of this run.
+            password: opens encrypted PDFs among the files; it is kept nowhere, the opened PDF is in the store.
 
         Returns:
             The result. Limits and model failures end in `Result.stop` and `Result.detail`, not in an exception.
@@ -115,7 +117,7 @@ class Orion:
             UserError: a wrong argument; `SchemaError` and `MediaError` are kinds of it.
             NotConfigured, ModelUnreachable, WeightsError: no model can be had.
         """
-        request = self._request(prompt, files, response_format, toolsets, limits)
+        request = self._request(prompt, files, response_format, toolsets, limits, password)
         future = self._submit(self._perform(request, _ignore))
         try:
             return future.result()
@@ -131,9 +133,10 @@ class Orion:
         response_format: Any = None,
         toolsets: Sequence[str] | None = None,
         limits: Limits | None = None,
+        password: str | None = None,
     ) -> Result:
         """As `run`, awaitable. Cancelling it stops the run and the model."""
-        request = self._request(prompt, files, response_format, toolsets, limits)
+        request = self._request(prompt, files, response_format, toolsets, limits, password)
         return await asyncio.wrap_future(self._submit(self._perform(request, _ignore)))
 
     def stream(
@@ -144,9 +147,10 @@ class Orion:
         response_format: Any = None,
         toolsets: Sequence[str] | None = None,
         limits: Limits | None = None,
+        password: str | None = None,
     ) -> Iterator[Event]:
         """As `run`, giving every event as it happens; the last one is `Finished(result)`."""
-        request = self._request(prompt, files, response_format, toolsets, limits)
+        request = self._request(prompt, files, response_format, toolsets, limits, password)
         events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         future = self._submit(self._perform(request, events.put))
         future.add_done_callback(lambda _done: events.put(None))
@@ -165,9 +169,10 @@ class Orion:
         response_format: Any = None,
         toolsets: Sequence[str] | None = None,
         limits: Limits | None = None,
+        password: str | None = None,
     ) -> AsyncIterator[Event]:
         """As `stream`, for async code. Cancelled while it waits, it stops the run and ends with what there is."""
-        request = self._request(prompt, files, response_format, toolsets, limits)
+        request = self._request(prompt, files, response_format, toolsets, limits, password)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         stop = asyncio.Event()
@@ -202,11 +207,14 @@ class Orion:
         response_format: Any,
         toolsets: Sequence[str] | None,
         limits: Limits | None,
+        password: str | None,
     ) -> Request:
         if isinstance(files, str | bytes) or not isinstance(files, Sequence):
             raise UserError("files must be a list", param="files", fix="Write files=[…], also for one file.")
         names = toolsets if toolsets is not None else self.toolsets
-        return Request.check(prompt, files, response_format, names, limits or self.limits, self.catalogue)
+        return Request.check(
+            prompt, files, response_format, names, limits or self.limits, self.catalogue, password=password
+        )
 
     async def _perform(
         self, request: Request, emit: Callable[[Event], None], stop: asyncio.Event | None = None
@@ -220,7 +228,9 @@ class Orion:
                 self._model = self._given or await connect(self.settings)
             if self._capabilities is None:
                 given: Capabilities | None = getattr(self._model, "capabilities", None)
-                self._capabilities = given or await probe(self._model, self.settings.cache_dir)
+                self._capabilities = given or await probe(
+                    self._model, self.settings.cache_dir, seconds=request.limits.seconds
+                )
             if self._workers is None:
                 self._workers = WorkerPool(self.settings.workers, self.settings.worker_memory_mb)
         return await perform(

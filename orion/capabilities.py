@@ -34,8 +34,10 @@ __all__ = ["Capabilities", "probe"]
 log = logging.getLogger("orion")
 
 
-async def probe(model: Model, cache_dir: Path | None = None) -> Capabilities:
+async def probe(model: Model, cache_dir: Path | None = None, *, seconds: float = 3 * PROBE_SECONDS) -> Capabilities:
     """Asks the server, once per server and model; later answers come from a file in `cache_dir`.
+
+    `seconds` bounds the three requests together.
 
     Raises `ModelError` when the server cannot be asked (unreachable, wrong key, busy, silent); nothing is cached then.
     """
@@ -43,9 +45,10 @@ async def probe(model: Model, cache_dir: Path | None = None) -> Capabilities:
     path = _path(cache_dir, key) if cache_dir is not None else None
     if path is not None and (known := _read(path, key)) is not None:
         return known
-    schema = await _ask(model, _schema_ask())
-    tools = await _ask(model, _tools_ask())
-    images = await _ask(model, _image_ask())
+    end = time.monotonic() + seconds
+    schema = await _ask(model, _schema_ask(), end)
+    tools = await _ask(model, _tools_ask(), end)
+    images = await _ask(model, _image_ask(), end)
     found = Capabilities(
         schema=schema is not None and _is_bound(schema.text),
         tools=tools is not None and _is_called(tools),
@@ -57,10 +60,10 @@ async def probe(model: Model, cache_dir: Path | None = None) -> Capabilities:
     return found
 
 
-async def _ask(model: Model, ask: Ask) -> Reply | None:
+async def _ask(model: Model, ask: Ask, end: float) -> Reply | None:
     """The reply, or None when the server refuses such a request or breaks over it."""
     try:
-        return await model.complete(ask, seconds=PROBE_SECONDS)
+        return await model.complete(ask, seconds=max(min(PROBE_SECONDS, end - time.monotonic()), 0.1))
     except ContextOverflow:
         raise
     except ModelError as error:

@@ -6,6 +6,7 @@ This module imports only the standard library and `orion.errors`; each command i
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -46,13 +47,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _prepare_streams()
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        try:
+            return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told, and not when Python ends
     except OrionError as error:
         return report(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader left (`orion run … | head`). Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
 
@@ -159,6 +169,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--toolset", action="append", dest="toolsets", metavar="NAME", help="use this toolset only; may be repeated"
     )
+    parser.add_argument("--password", action="store_true", help="ask for the password of encrypted PDFs")
     parser.add_argument("--model", metavar="M", help="catalogue name, path of a .gguf file, or provider/model")
     parser.add_argument("--steps", type=_positive(int), metavar="N", help="most model turns")
     parser.add_argument("--seconds", type=_positive(float), metavar="S", help="most wall-clock seconds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 import json
 import os
 import signal
@@ -40,7 +41,15 @@ def run(options: argparse.Namespace) -> int:
     bounds = {"steps": options.steps, "seconds": options.seconds}
     limits = _limits({name: value for name, value in bounds.items() if value is not None})
     with Orion(options.model, limits=limits) as agent:
-        result = follow(agent, prompt, files, response_format=schema, toolsets=options.toolsets, quiet=options.quiet)
+        result = follow(
+            agent,
+            prompt,
+            files,
+            response_format=schema,
+            toolsets=options.toolsets,
+            quiet=options.quiet,
+            password=getpass.getpass("Password of the PDF: ") if options.password else None,
+        )
     if out is not None:
         result.save(out)
     if options.json:
@@ -84,12 +93,13 @@ def follow(
     response_format: Any = None,
     toolsets: Sequence[str] | None = None,
     quiet: bool = False,
+    password: str | None = None,
 ) -> Result:
     """Run one request with its steps on standard error when that is a terminal. Ctrl-C ends it with what there is."""
     live = LiveSteps(sys.stderr) if is_terminal(sys.stderr) and not quiet else None
 
     async def main() -> Result:
-        events = agent.astream(prompt, files, response_format=response_format, toolsets=toolsets)
+        events = agent.astream(prompt, files, response_format=response_format, toolsets=toolsets, password=password)
         return await _last(events, live, interrupt)
 
     with _Interrupt() as interrupt:

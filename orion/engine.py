@@ -263,7 +263,11 @@ def _check_file(gguf: Path) -> None:
         with gguf.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise UserError(f"cannot read the model file {gguf}: {error.strerror}", param="model") from error
+        raise UserError(
+            f"cannot read the model file {gguf}: {error.strerror}",
+            param="model",
+            fix="Check the path; `orion model list` shows the models that have a name.",
+        ) from error
     if magic != b"GGUF":
         raise UserError(f"{gguf} is not a GGUF file", param="model", fix="Give a model in GGUF format.")
 

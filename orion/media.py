@@ -47,6 +47,8 @@ _FAULT: dict[str, tuple[Any, str]] = {
     "died": ("corrupt_file", "the decoder crashed on it"),
 }
 
+PASSWORD_FIX = "Give its password: password=…, or `orion run --password …`."
+
 
 class MediaLimits(BaseModel):
     """What one attached file may cost."""
@@ -294,7 +296,11 @@ def _probe_pdf(path: Path, folder: Path, max_pages: int, password: str | None) -
         if getattr(error, "err_code", None) != _PASSWORD_ERROR:
             raise MediaError("corrupt_file", "the PDF is damaged and cannot be opened") from error
         if password is None:
-            raise MediaError("password_required", "the PDF is encrypted", fix="Give its password.") from error
+            raise MediaError(
+                "password_required",
+                "the PDF is encrypted",
+                fix=PASSWORD_FIX,
+            ) from error
         raise MediaError("wrong_password", "the password does not open the PDF") from error
     try:
         pages = len(pdf)

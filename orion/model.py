@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orion.errors import ModelBroke, ModelUnreachable, NotConfigured
+from orion.errors import ModelBroke, ModelUnreachable, NotConfigured, UserError
 from orion.openai_model import OpenAIModel, Served
 from orion.profiles import Capabilities, Profile, profile_for
 from orion.wire import Ask, CallDelta, Delta, Dialect, NativeCall, OnText, Reply
@@ -59,6 +59,10 @@ async def connect(settings: Settings) -> Model:
     if settings.model_url is not None:
         return await _connect_url(settings, settings.model_url)
     if name and "/" in name and not name.lower().endswith(".gguf"):
+        if name.startswith(("/", "./", "../", "~")):
+            raise UserError(
+                f"{name} is a path, but no .gguf file", param="ORION_MODEL", fix="Name the .gguf file itself."
+            )
         return await _connect_litellm(settings, name)
     return await _connect_engine(settings)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
-from orion.errors import ModelBroke, ModelError, ModelTimeout, ModelUnreachable
+from orion.errors import ModelBroke, ModelError, ModelTimeout, ModelUnreachable, UserError
 from orion.patience import Deadline, Patience, retry_after
 from orion.profiles import Profile
 from orion.run import JSON
@@ -66,7 +67,14 @@ class OpenAIModel:
         total_seconds: float = 600.0,
         retries: int = 2,
     ) -> None:
-        self.url = _base(url)
+        self.url, basic = _without_user(_base(url))
+        if key and basic:
+            raise UserError(
+                "there are a key and a user name in the URL; the server can be sent one of them",
+                param="ORION_MODEL_URL",
+                fix="Leave one out.",
+            )
+        authorization = f"Bearer {key}" if key else basic
         self.name = name
         self.profile = profile
         self.context = context
@@ -78,8 +86,8 @@ class OpenAIModel:
         self.retries = retries
         self.identity = self.url
         """What the server is, for caches; the embedded engine, whose port changes, sets its own."""
-        self._key = (key or "").encode()
-        self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._key = (key or basic.removeprefix("Basic ")).encode()
+        self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": authorization} if authorization else {})
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -238,7 +246,7 @@ class OpenAIModel:
             with suppress(ValueError, KeyError, TypeError):  # another server may mean anything by /props
                 context = int(json.loads(data)["default_generation_settings"]["n_ctx"])
                 self.dialect = "llamacpp"
-                return context
+                return context if context > 0 else None
         return next((served.context for served in await self.served() if served.name == self.name), None)
 
     async def _get(self, url: str) -> tuple[int, bytes]:
@@ -324,7 +332,21 @@ def _base(url: str) -> str:
     return base if urlsplit(base).path else base + "/v1"
 
 
+def _without_user(url: str) -> tuple[str, str]:
+    """A URL without its `user:password@`, which must get into no message or file, and the header that it stands for.
+
+    >>> _without_user("http://ann:s%21@gpu/v1")
+    ('http://gpu/v1', 'Basic YW5uOnMh')
+    """
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, ""
+    basic = base64.b64encode(":".join(unquote(part) for part in user.split(":", 1)).encode()).decode()
+    return urlunsplit(parts._replace(netloc=host)), f"Basic {basic}"
+
+
 def _context_of(entry: JSON) -> int | None:
     meta = entry.get("meta") or {}
     value = entry.get("max_model_len") or meta.get("n_ctx") or meta.get("n_ctx_train")
-    return int(value) if value else None
+    return int(value) if value and int(value) > 0 else None

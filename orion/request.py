@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,6 +47,8 @@ class Request:
     format: ResponseFormat
     toolsets: list[str] | None
     limits: Limits
+    password: str | None = field(default=None, repr=False)
+    """Opens encrypted PDFs; neither traced nor printed."""
 
     @classmethod
     def check(
@@ -57,6 +59,8 @@ class Request:
         toolsets: Sequence[str] | None,
         limits: Limits,
         catalogue: Mapping[str, Toolset],
+        *,
+        password: str | None = None,
     ) -> Request:
         """Raises `UserError` or `SchemaError` naming the argument at fault."""
         if not isinstance(prompt, str) or not prompt.strip():
@@ -67,7 +71,7 @@ class Request:
         if asked.schema is not None:
             OutputSchema.prepare(asked.schema)
         chosen = named(toolsets, catalogue) if toolsets is not None else None
-        return cls(whole_characters(prompt), files, asked, chosen, limits)
+        return cls(whole_characters(prompt), files, asked, chosen, limits, password)
 
 
 async def perform(
@@ -166,7 +170,7 @@ def media_limits(settings: Settings) -> MediaLimits:
 async def _attach(job: Job, request: Request, limits: MediaLimits) -> None:
     for number, source in enumerate(request.files):
         try:
-            artifact = await intake(source, job.store, job.workers, limits)
+            artifact = await intake(source, job.store, job.workers, limits, password=request.password)
         except OrionError as error:
             error.param = error.param or f"files[{number}]"
             raise

@@ -12,8 +12,11 @@ from orion.artifacts import Artifact, ArtifactStore
 from orion.errors import StopReason
 from orion.run import JSON, Run, Step, Usage
 
+REPR_CHARS = 200
+"""Characters of the answer in `repr(result)`."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The end of a run. `run` has everything as plain data; the rest is for convenience."""
 
@@ -71,6 +74,12 @@ class Result:
         for artifact in self.artifacts:
             shutil.copyfile(self.store.path(artifact.id), folder / file_name(artifact))
         return folder
+
+    def __repr__(self) -> str:
+        """One line: the whole run would be pages; it is in `run`."""
+        text = self.text if len(self.text) <= REPR_CHARS else f"{self.text[:REPR_CHARS]}…"
+        counted = f"{self.usage.calls} calls, {self.usage.total_tokens} tokens, {self.run.seconds:g} s"
+        return f"<Result {self.stop}: {text!r} ({counted})>"
 
     def _repr_html_(self) -> str:
         from orion.notebook import run_html

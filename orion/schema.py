@@ -230,6 +230,11 @@ class ResponseFormat:
             raise SchemaError(
                 f"{where}: {first['msg']}", param=where, fix="Ask again, or loosen the validator."
             ) from error
+        except Exception as error:  # pydantic passes on whatever else the caller's own validator raises
+            said = f"{type(error).__name__}: {error}"
+            raise SchemaError(
+                f"a validator of the asked type failed with {said}", fix="Let it raise ValueError for a wrong value."
+            ) from error
 
 
 def from_response_format(asked: Any) -> ResponseFormat:

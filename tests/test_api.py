@@ -393,6 +393,29 @@ def test_hostile_samples(tmp_path: Path) -> None:
     assert seen == HOSTILE
 
 
+def test_a_password_opens_an_encrypted_pdf_and_is_kept_nowhere(tmp_path: Path) -> None:
+    from reportlab.lib.pdfencrypt import StandardEncryption
+
+    from tests.test_media import drawn_pdf
+
+    locked = drawn_pdf(2, encrypt=StandardEncryption("s3same", ownerPassword="owner"))
+    with closed_at_end(scripted([final("two")] * 2), tmp_path) as agent:
+        result = agent.run("How many pages?", [locked], password="s3same")
+        assert "page 2" in result.run.looks[0].text
+        with pytest.raises(MediaError) as caught:
+            agent.run("How many pages?", [locked], password="wrong")
+        assert (caught.value.code, caught.value.param) == ("wrong_password", "files[0]")
+    assert b"s3same" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_a_results_repr_is_one_short_line(tmp_path: Path) -> None:
+    with closed_at_end(scripted([final("long " * 1000)]), tmp_path) as agent:
+        shown = repr(agent.run("Say it."))
+    assert shown.startswith("<Result answered: 'long long ")
+    assert len(shown) < 300
+    assert "\n" not in shown
+
+
 # ---- files, tools and results -----------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 import orion.capabilities
 import orion.patience
 from orion.capabilities import Capabilities, _png, probe
-from orion.errors import ModelError
+from orion.errors import ModelError, ModelTimeout
 from orion.model import OpenAIModel
 from orion.profiles import profile_for
 from orion.run import JSON
@@ -145,3 +145,15 @@ def test_other_models_are_asked_too() -> None:
 def test_the_picture_is_a_png() -> None:
     picture = Image.open(BytesIO(_png(5, (1, 2, 3))))
     assert (picture.size, picture.mode, picture.getpixel((4, 4))) == ((5, 5), "RGB", (1, 2, 3))
+
+
+def test_the_probe_keeps_within_the_seconds_it_is_given() -> None:
+    async def go(url: str) -> None:
+        model = OpenAIModel(url, "m", None, profile_for("m"), context=8192)
+        try:
+            await probe(model, seconds=0.3)
+        finally:
+            await model.close()
+
+    with FakeServer(lambda _request: Response(before=30), models=SERVED) as server, pytest.raises(ModelTimeout):
+        asyncio.run(go(server.url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from orion.demo import draw_invoice, truth
 from tests.fakeserver import FakeServer, Request, Response, answer
-from tests.terminal import Outcome, environment, lines, orion, orion_interrupted, orion_on_terminal
+from tests.terminal import COMMAND, SECONDS, Outcome, environment, lines, orion, orion_interrupted, orion_on_terminal
 
 SCHEMA = {
     "type": "object",
@@ -20,7 +21,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 RIGHT = {"total": 1362.55, "currency": "EUR"}
-ANSWERED, WRONG_USE, PARTIAL, NO_MODEL, INTERRUPTED = 0, 2, 3, 4, 130
+ANSWERED, FAILED, WRONG_USE, PARTIAL, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 def acting(*actions: Any, before: float = 0.0) -> Callable[[Request], Response]:
@@ -115,8 +116,6 @@ def test_text_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
     import subprocess
-
-    from tests.terminal import COMMAND
 
     with FakeServer(acting(final("42"))) as server:
         env = environment(tmp_path, ORION_MODEL_URL=server.url)
@@ -408,6 +407,26 @@ def test_show_as_text_and_as_a_page(tmp_path: Path, invoice: Path, schema: Path)
     assert "1362.55" in html
     assert "invoice.pdf" in html
     check_told(orion("show", whole["trace"], "--html", tmp_path, env=env), WRONG_USE, "--html")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("tools",), ("run", "Hi"), ("run", "Hi", "--json"), ("--version",)])
+def test_a_full_disk_under_standard_output_is_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    with FakeServer(acting(final("hi"))) as server, open("/dev/full", "w") as full:
+        env = environment(tmp_path, ORION_MODEL_URL=server.url)
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=env,
+            timeout=SECONDS,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == FAILED
+    assert "error: standard output cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 def test_show_finds_a_run_by_its_id_and_the_newest_one(tmp_path: Path) -> None:

@@ -23,7 +23,16 @@ from PIL import Image, ImageCms, ImageDraw
 from orion.artifacts import Artifact, ArtifactStore
 from orion.errors import MediaError, NotConfigured, UserError
 from orion.fetch import FetchLimits
-from orion.media import MediaLimits, encode_for_model, image_for_model, intake, open_image, save_image, sniff
+from orion.media import (
+    PASSWORD_FIX,
+    MediaLimits,
+    encode_for_model,
+    image_for_model,
+    intake,
+    open_image,
+    save_image,
+    sniff,
+)
 from orion.pixels import MAX_RATIO, MIN_SIDE, decode, eight_bit, model_size
 from orion.worker import WorkerPool
 
@@ -587,7 +596,10 @@ def test_encrypted_pdf(take: Take, store: ArtifactStore) -> None:
 
     data = drawn_pdf(2, encrypt=StandardEncryption("öpen", ownerPassword="owner"))
     error = refusal(take, data, name="secret.pdf")
-    assert (error.code, error.fix) == ("password_required", "Give its password.")
+    assert (error.code, error.fix) == (
+        "password_required",
+        PASSWORD_FIX,
+    )
     assert refusal(take, data, password="wrong").code == "wrong_password"
     artifact = take(data, password="öpen")
     assert (artifact.pages, artifact.meta["encrypted"]) == (2, True)

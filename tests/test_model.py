@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import socket
 from pathlib import Path
 
 import pytest
 
 from orion.errors import ModelError, ModelUnreachable, NotConfigured, UserError, WeightsError
-from orion.model import OpenAIModel, connect
+from orion.model import DEFAULT_CONTEXT, OpenAIModel, connect
 from orion.run import JSON
 from orion.settings import Settings
 from tests.fakeserver import FakeServer
@@ -86,3 +87,31 @@ def test_connect_to_a_model_that_was_not_pulled(tmp_path: Path) -> None:
 def test_connect_to_an_unknown_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown model"):
         asyncio.run(connect(settings(MODEL="qwen9", CACHE=str(tmp_path))))
+
+
+def test_a_path_that_is_no_gguf_file_is_not_taken_for_a_provider(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(b"")
+    for name in (str(weights), str(tmp_path), "./weights", "~/models/x"):
+        with pytest.raises(UserError, match=r"no \.gguf file") as caught:
+            asyncio.run(connect(settings(MODEL=name, CACHE=str(tmp_path))))
+        assert caught.value.param == "ORION_MODEL"
+
+
+@pytest.mark.parametrize("nonsense", [0, -1])
+def test_a_context_that_cannot_be_is_unknown(nonsense: int) -> None:
+    served: JSON = {"id": "m", "max_model_len": nonsense, "meta": {"n_ctx": nonsense}}
+    with FakeServer(models=[served], props={"default_generation_settings": {"n_ctx": nonsense}}) as server:
+        assert connected(settings(MODEL_URL=server.url)).context == DEFAULT_CONTEXT
+
+
+def test_a_password_in_the_url_is_sent_and_never_shown(tmp_path: Path) -> None:
+    with FakeServer(models=[{"id": "m"}]) as server:
+        model = connected(settings(MODEL_URL=server.url.replace("//", "//ann:s3cret@")))
+    assert server.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"ann:s3cret").decode()
+    assert "s3cret" not in f"{model.url} {model.identity}"
+    with pytest.raises(ModelUnreachable) as caught:  # the server has ended
+        connected(settings(MODEL_URL=server.url.replace("//", "//ann:s3cret@")))
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(UserError, match="one of them"):
+        connected(settings(MODEL_URL="http://ann:s3cret@127.0.0.1:1/v1", MODEL_KEY="k"))

@@ -193,6 +193,21 @@ def test_a_validator_that_never_agrees_leaves_no_output(tmp_path: Path) -> None:
     assert read_trace(played.result.trace) == played.run
 
 
+class Rate(BaseModel):
+    parts: int
+
+    @field_validator("parts")
+    @classmethod
+    def _share(cls, parts: int) -> int:
+        return 100 // parts
+
+
+def test_a_validator_with_a_fault_of_its_own_ends_the_run_and_not_the_program(tmp_path: Path) -> None:
+    played = play([final({"parts": 0})] + ['{"parts": 0}'] * 5, tmp_path, response_format=Rate, repairs=1)
+    assert ended(played) == ("schema_unsatisfied", None, 3)
+    assert "ZeroDivisionError" in played.run.detail
+
+
 # ---- references -------------------------------------------------------------------------------------------------
 
 PICTURES = {
