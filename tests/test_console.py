@@ -113,6 +113,15 @@ def test_progress_in_a_pipe_is_a_line_a_tenth() -> None:
     assert lines[-1] == "tiny: 100 % of 1.0 KB (checking the hash)"
 
 
+def read_until(ours: int, end: str) -> str:
+    """What a terminal got, up to `end`: it hands over what was written in pieces."""
+    seen = b""
+    while not seen.decode(errors="replace").endswith(end):
+        assert select.select([ours], [], [], 10)[0], seen
+        seen += os.read(ours, 65536)
+    return seen.decode()
+
+
 def test_progress_on_a_terminal_stays_on_one_line() -> None:
     with terminal() as (stream, ours):
         bar = ProgressBar(stream, "tiny")
@@ -120,10 +129,7 @@ def test_progress_on_a_terminal_stays_on_one_line() -> None:
         bar(500, 1000, "other mirror")
         bar(1000, 1000, "checking the hash")
         bar.close()
-        seen = ""
-        while not seen.endswith("100 %  1.0 KB of 1.0 KB  checking the hash\x1b[0m\r\x1b[K"):
-            assert select.select([ours], [], [], 10)[0], seen  # a terminal hands over what was written in pieces
-            seen += os.read(ours, 65536).decode()
+        seen = read_until(ours, "100 %  1.0 KB of 1.0 KB  checking the hash\x1b[0m\r\x1b[K")
     assert "\n" not in seen
     assert "━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌  50 %" in seen
 
@@ -140,4 +146,4 @@ def test_json_is_one_line_in_a_pipe_and_indented_on_a_terminal() -> None:
     assert out.getvalue() == '{"a":["é",1]}\n'
     with terminal() as (stream, ours):
         print_json({"a": "é"}, stream)
-        assert os.read(ours, 4096).decode() == '{\r\n  "a": "é"\r\n}\r\n'
+        assert read_until(ours, "}\r\n") == '{\r\n  "a": "é"\r\n}\r\n'
