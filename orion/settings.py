@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from orion.errors import UserError
 
 PREFIX = "ORION_"
+USER = re.compile(r"//[^/@]*@")
+"""User name and password in a URL."""
 NOT_SETTINGS = "ORION_TEST_"
 """Names that begin so belong to the project's own tests and are passed over."""
 
@@ -41,7 +43,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
 
-    model_url: str | None = Field(default=None, validation_alias="ORION_MODEL_URL", pattern=r"^https?://[^\s]+$")
+    model_url: str | None = Field(
+        default=None, validation_alias="ORION_MODEL_URL", pattern=r"^https?://[^\s]+$", repr=False
+    )
     """Base URL of an OpenAI-compatible server, with its `/v1`. Unset: `model` decides what runs."""
     model: str | None = Field(default=None, validation_alias="ORION_MODEL")
     """With `model_url`: the name served there. Else a catalogue name, a path ending in `.gguf`, or `provider/model`
@@ -127,7 +131,7 @@ class Settings(BaseModel):
             first = error.errors(include_url=False, include_input=False)[0]
             name = str(first["loc"][0])
             # The value itself is left out for a secret only; everywhere else it is what the reader looks for.
-            shown = "" if name == "ORION_MODEL_KEY" else f" {found[name]!r}"
+            shown = "" if name == "ORION_MODEL_KEY" else f" {re.sub(USER, '//…@', found[name])!r}"
             raise UserError(f"bad value{shown}: {first['msg'].removeprefix('Value error, ')}", param=name) from error
 
     @classmethod

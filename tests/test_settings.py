@@ -111,3 +111,11 @@ def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(key: str) -
         Settings.from_env({"ORION_MODEL_KEY": key})
     assert caught.value.param == "ORION_MODEL_KEY"
     assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_password_in_the_models_url_is_not_shown() -> None:
+    with pytest.raises(UserError) as caught:
+        Settings.from_env({"ORION_MODEL_URL": "ftp://ann:s3cret@gpu/v1"})
+    assert "//…@gpu/v1" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(Settings.from_env({"ORION_MODEL_URL": "http://ann:s3cret@gpu/v1"}))
