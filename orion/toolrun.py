@@ -116,21 +116,40 @@ async def _threaded(work: Callable[[], dict[str, JSON]], seconds: float) -> dict
 
 
 async def _typed(work: Awaitable[T], seconds: float) -> T:
-    """The result within `seconds`; whatever a tool raises that is not Orion's own becomes `ToolFailed`."""
-    try:
-        async with asyncio.timeout(seconds) as clock:
+    """The result within `seconds`; whatever a tool raises that is not Orion's own becomes `ToolFailed`.
+
+    At the limit, and when the run is cancelled, the work is cancelled but not waited for: an async tool may swallow it.
+    """
+
+    async def contained() -> T:
+        try:
             return await work
+        except (SystemExit, KeyboardInterrupt) as error:  # raised out of a task, these would end the event loop
+            raise ToolFailed(_in_words(error)) from error
+
+    working = asyncio.create_task(contained())
+    try:
+        done, _ = await asyncio.wait({working}, timeout=seconds)
+    finally:
+        if not working.done():
+            working.cancel()
+            working.add_done_callback(_forget)
+    if not done:
+        raise WorkerTimeout(f"no result within {seconds:g} s")
+    try:
+        return working.result()
     except OrionError:
         raise
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise ToolFailed(_in_words(error)) from error  # the tool's own: nobody cancelled this run
-    except (Exception, SystemExit, GeneratorExit) as error:
-        if clock.expired():
-            raise WorkerTimeout(f"no result within {seconds:g} s") from None
+    except asyncio.CancelledError as error:  # the tool's own: nobody cancelled this run
         raise ToolFailed(_in_words(error)) from error
+    except (Exception, GeneratorExit) as error:
+        raise ToolFailed(_in_words(error)) from error
+
+
+def _forget(abandoned: asyncio.Future[Any]) -> None:
+    """Take the outcome of work nobody waits for any more, so that asyncio does not complain that it was lost."""
+    if not abandoned.cancelled():
+        abandoned.exception()
 
 
 def _in_words(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -417,6 +418,26 @@ def test_a_results_repr_is_one_short_line(tmp_path: Path) -> None:
 
 
 # ---- files, tools and results -----------------------------------------------------------------------------------
+
+
+def test_an_async_tool_that_swallows_its_cancellation_is_abandoned(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    async def stubborn() -> str:
+        """Wait."""
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return "late"
+
+    model = scripted([act("stubborn"), final("gave up")])
+    with closed_at_end(model, tmp_path, tools=[stubborn]) as agent:
+        try:
+            result = agent.run("Wait.", limits=Limits(tool_seconds=0.2))
+        finally:
+            released.set()
+    assert result.text == "gave up"
+    assert result.steps[0].observations[0].error == "timeout"
 
 
 def test_a_users_tool_is_offered_and_called(tmp_path: Path) -> None:
