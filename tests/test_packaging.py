@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = "import orion, orion.toolsets.core as core, orion.sandbox; print(core.__file__); print(core.calculate('2 + 3'))"
@@ -56,3 +59,21 @@ def run(code: str, folder: Path) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+def test_the_lock_pins_what_others_ask_for_with_an_extra() -> None:
+    """pip 23 looks for `httpx[http2]` beside a pinned `httpx`, finds a newer release, and has no hash for it."""
+    lines = (ROOT / "requirements" / "dev.txt").read_text().splitlines()
+    pinned = {
+        canonicalize_name(found.name): found.extras
+        for found in (Requirement(line.split(" \\")[0]) for line in lines if line[:1].isalnum())
+    }
+    asked = [
+        (canonicalize_name(wanted.name), wanted.extras)
+        for distribution in metadata.distributions()
+        if canonicalize_name(distribution.metadata["Name"]) in pinned
+        for wanted in map(Requirement, distribution.requires or ())
+        if wanted.extras and (wanted.marker is None or wanted.marker.evaluate({"extra": ""}))
+    ]
+    assert ("httpx", {"http2"}) in asked, "nothing asks for an extra any more: this test looks at nothing"
+    assert [(name, extras) for name, extras in asked if not extras <= pinned.get(name, extras)] == []
